@@ -1,0 +1,1 @@
+"""The partner's SDK: a shell that reserves the name until its public face is built."""

@@ -1,0 +1,51 @@
+# Every recipe runs inside the environment that ./dev makes: ./dev just check
+
+# Show the recipes
+default:
+    @just --list
+
+# Exactly what CI runs: lint, format, types, floors, tests
+check: lint types floors test
+
+# Ruff, all rules minus the ones with a reason in pyproject.toml
+lint:
+    ruff check .
+    ruff format --check .
+
+# Mypy, strict
+types:
+    mypy
+
+# The import contracts
+floors:
+    lint-imports
+
+# All tests, on two processes (arguments go to pytest)
+test *ARGS:
+    pytest -n 2 {{ARGS}}
+
+# Format the code and mend what can be mended by rule
+fmt:
+    ruff check --fix .
+    ruff format .
+
+# A partner's day on a throwaway database
+demo *ARGS:
+    giftrail demo {{ARGS}}
+
+# The figures of the README
+bench *ARGS:
+    python benchmarks/orders.py {{ARGS}}
+
+# Write the generated documents: the OpenAPI document and the order states
+docs:
+    python -m giftrail docs write
+
+# Known vulnerabilities of the dependencies (needs a network)
+vulnerabilities:
+    pip-audit --requirement requirements.lock --require-hashes --disable-pip
+
+# Pin the dependencies anew (needs a network)
+lock:
+    uv lock --upgrade
+    uv export --quiet --no-emit-workspace --all-groups --format requirements-txt --no-header --no-annotate --output-file requirements.lock
