@@ -1,0 +1,1 @@
+"""Brands, for whom they are enabled, and at what discount."""

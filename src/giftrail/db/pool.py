@@ -1,0 +1,117 @@
+"""Connections: a pool for reads and a pool for the money path, over one database."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]"
+Record: TypeAlias = asyncpg.Record
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+
+CONNECT_TIMEOUT_SECONDS = 5.0
+# A caller that finds every connection busy for this long is told that the service is unavailable.
+ACQUIRE_TIMEOUT_SECONDS = 2.0
+# Nothing waits longer for a row lock: the caller is told, and a later look-up can be trusted.
+LOCK_TIMEOUT_SECONDS = 2.0
+# An idle connection of the money path inside a transaction was forgotten; its locks are freed.
+IDLE_IN_TRANSACTION_SECONDS = 10.0
+
+# What the database says when it is away, overloaded, restarting or failing over: nobody's request is wrong.
+UNAVAILABLE = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InternalClientError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """Two pools over one database: `read` for single statements, `write` for transactions."""
+
+    read: Pool
+    write: Pool
+
+    async def close(self) -> None:
+        """Wait for what runs, then close both pools."""
+        await self.read.close()
+        await self.write.close()
+
+    def terminate(self) -> None:
+        """Close both pools at once."""
+        self.read.terminate()
+        self.write.terminate()
+
+
+async def open_database(
+    url: str, *, read_connections: int, write_connections: int, statement_timeout_seconds: float
+) -> Database:
+    """Connect both pools. Raises one of UNAVAILABLE when the database cannot be reached."""
+    common = {
+        "application_name": "giftrail",
+        "statement_timeout": _milliseconds(statement_timeout_seconds),
+        "lock_timeout": _milliseconds(LOCK_TIMEOUT_SECONDS),
+        "timezone": "UTC",
+        "jit": "off",
+    }
+    read = await asyncpg.create_pool(
+        url,
+        min_size=1,
+        max_size=read_connections,
+        timeout=CONNECT_TIMEOUT_SECONDS,
+        command_timeout=statement_timeout_seconds + 1,
+        server_settings=common,
+        # Reads leave nothing behind on a connection; the default clean-up costs a round trip each.
+        reset=_leave_as_it_is,
+    )
+    write = await asyncpg.create_pool(
+        url,
+        min_size=1,
+        max_size=write_connections,
+        timeout=CONNECT_TIMEOUT_SECONDS,
+        command_timeout=statement_timeout_seconds + 1,
+        server_settings=common
+        | {
+            # Plans cached while a table was empty would keep scanning it whole when it has grown.
+            "enable_seqscan": "off",
+            "idle_in_transaction_session_timeout": _milliseconds(IDLE_IN_TRANSACTION_SECONDS),
+        },
+        reset=_leave_as_it_is,
+    )
+    return Database(read=read, write=write)
+
+
+@contextlib.asynccontextmanager
+async def transaction(pool: Pool) -> AsyncIterator[Connection]:
+    """A connection inside a transaction that commits at the end of the block, or rolls back."""
+    async with pool.acquire(timeout=ACQUIRE_TIMEOUT_SECONDS) as connection, connection.transaction():
+        yield connection
+
+
+@contextlib.asynccontextmanager
+async def connect(url: str) -> AsyncIterator[Connection]:
+    """One connection outside the pools, for commands."""
+    connection: Connection = await asyncpg.connect(url, timeout=CONNECT_TIMEOUT_SECONDS)
+    try:
+        yield connection
+    finally:
+        await connection.close(timeout=CONNECT_TIMEOUT_SECONDS)
+
+
+async def _leave_as_it_is(_: Connection) -> None:
+    pass
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(int(seconds * 1000))

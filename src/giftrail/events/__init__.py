@@ -1,0 +1,1 @@
+"""The outbox: what happened, written in the transaction in which it happened."""

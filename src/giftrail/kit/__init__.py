@@ -1,0 +1,1 @@
+"""Small tools without SQL, without settings, without a word of vouchers."""

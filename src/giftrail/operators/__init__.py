@@ -1,0 +1,1 @@
+"""Who works here, and the trail of what they did."""

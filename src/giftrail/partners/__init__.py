@@ -1,0 +1,1 @@
+"""Who may call: partners, their credentials, their networks, and the tokens they are given."""

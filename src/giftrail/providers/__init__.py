@@ -1,0 +1,1 @@
+"""Where codes come from."""

@@ -1,0 +1,130 @@
+"""Every setting, read from `GIFTRAIL_…` in the environment; units stand in the names."""
+
+import base64
+import binascii
+import ipaddress
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from giftrail.kit import seal
+
+# A key with fewer different bytes than this was typed, not drawn; a random one of 32 bytes has about 30.
+MIN_DISTINCT_KEY_BYTES = 16
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Environment(StrEnum):
+    """Where the service runs; credentials and tokens of one environment are refused in the other."""
+
+    STAGING = "staging"
+    PRODUCTION = "production"
+
+
+def default_data_dir() -> Path:
+    """Where `giftrail up` keeps its database and keys when it is not told."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/giftrail")
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "giftrail"
+
+
+class Settings(BaseSettings):
+    """The service's settings. A wrong value raises pydantic's ValidationError, which names the setting."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="GIFTRAIL_", frozen=True, extra="ignore", hide_input_in_errors=True
+    )
+
+    environment: Environment = Environment.STAGING
+    database_url: SecretStr | None = Field(None, description="PostgreSQL 14 or newer; without it the embedded one")
+    data_dir: Path = Field(default_factory=default_data_dir, description="the embedded database and the keys")
+    postgres_user: str = Field("", description="as whom PostgreSQL runs when we are root; default postgres or nobody")
+
+    host: str = "127.0.0.1"
+    port: int = Field(8080, ge=0, le=65535)
+    processes: int = Field(1, ge=1, le=256, description="API processes; rate limits are divided by it")
+    trusted_proxies: Annotated[tuple[Network, ...], NoDecode] = Field((), description="whose X-Forwarded-For is believed")
+    egress_addresses: Annotated[tuple[str, ...], NoDecode] = Field((), description="shown to partners for their allowlists")
+
+    token_keys: SecretStr | None = Field(None, description="id:Base64 of 32 bytes, comma separated; the first signs")
+    vault_keys: SecretStr | None = Field(None, description="id:Base64 of 32 bytes, comma separated; the first seals")
+    code_index_key: SecretStr | None = Field(None, description="Base64 of 32 bytes; finds a code without opening it")
+    token_lifetime_seconds: int = Field(3600, ge=60, le=86400)
+
+    rate_per_second: int = Field(50, ge=0, description="requests a partner may make; 0 is off")
+    rate_burst: int = Field(100, ge=1)
+    failed_logins_per_minute: int = Field(10, ge=0, description="per address and clientId; 0 is off")
+
+    read_connections: int = Field(8, ge=1, le=500, description="per process")
+    write_connections: int = Field(4, ge=1, le=500, description="per process")
+    batch_orders: int = Field(128, ge=1, le=1000, description="orders of one wallet in one transaction")
+    batch_vouchers: int = Field(2000, ge=1000, le=20000, description="vouchers in one transaction")
+    waiting_orders: int = Field(1024, ge=1, description="callers waiting on one wallet before 503")
+    placement_patience_seconds: float = Field(2.0, gt=0, description="a placement not begun by then is refused")
+    statement_timeout_seconds: float = Field(10.0, gt=0)
+
+    poll_seconds: float = Field(0.25, gt=0, le=1, description="how often a process looks for changed rules")
+    stale_after_seconds: float = Field(5.0, gt=0, description="a process that could not look answers 503")
+    body_timeout_seconds: float = Field(10.0, gt=0)
+    header_timeout_seconds: float = Field(10.0, gt=0)
+    keep_alive_seconds: int = Field(75, ge=1)
+    audit_every_seconds: float = Field(3600.0, ge=0, description="the periodic audit of a worker; 0 is off")
+    low_stock_codes: int = Field(100, ge=0, description="fewer unsold codes of a denomination raise an alert")
+
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    access_log: Literal["all", "errors", "off"] = "all"
+
+    @field_validator("trusted_proxies", "egress_addresses", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _keys_are_sound(self) -> "Settings":
+        for name in ("token_keys", "vault_keys", "code_index_key"):
+            secret: SecretStr | None = getattr(self, name)
+            if secret is not None:
+                keys = read_keys(secret) if name != "code_index_key" else (("", _read_key(secret.get_secret_value())),)
+                for key_id, key in keys:
+                    _check_strength(name, key_id, key)
+            elif self.environment is Environment.PRODUCTION:
+                raise ValueError(f"GIFTRAIL_{name.upper()} must be set in production")
+        return self
+
+
+def read_keys(secret: SecretStr) -> tuple[tuple[str, bytes], ...]:
+    """The (id, key) pairs of `id:Base64,id:Base64`. Raises ValueError without telling a key."""
+    pairs = []
+    for part in secret.get_secret_value().split(","):
+        key_id, colon, encoded = part.strip().partition(":")
+        if not colon or not key_id or len(key_id) > 32:
+            raise ValueError("a key is written id:Base64, with an id of 1 to 32 characters")
+        pairs.append((key_id, _read_key(encoded)))
+    if len({key_id for key_id, _ in pairs}) != len(pairs):
+        raise ValueError("two keys have the same id")
+    return tuple(pairs)
+
+
+def read_index_key(secret: SecretStr) -> bytes:
+    """The key that finds codes. Raises ValueError."""
+    return _read_key(secret.get_secret_value())
+
+
+def _read_key(encoded: str) -> bytes:
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("a key is not valid Base64") from None
+
+
+def _check_strength(name: str, key_id: str, key: bytes) -> None:
+    label = f"GIFTRAIL_{name.upper()}" + (f" key {key_id!r}" if key_id else "")
+    if len(key) != seal.KEY_BYTES:
+        raise ValueError(f"{label} has {len(key)} bytes; draw {seal.KEY_BYTES} random ones (giftrail keys)")
+    if len(set(key)) < MIN_DISTINCT_KEY_BYTES:
+        raise ValueError(f"{label} is weak: it was not drawn at random (giftrail keys draws one)")

@@ -1,0 +1,1 @@
+"""Issued codes: sealed at rest, each sold once."""

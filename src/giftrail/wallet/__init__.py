@@ -1,0 +1,1 @@
+"""Money: one prepaid wallet a partner, double entry, never below zero."""

@@ -1,0 +1,76 @@
+"""Wallets, transfers and their entries, in minor units."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What moved (wire contract, reads: wallet transactions)."""
+
+    TOP_UP = "TOP_UP"
+    HOLD = "HOLD"
+    CAPTURE = "CAPTURE"
+    RELEASE = "RELEASE"
+    DEBIT = "DEBIT"
+    REFUND = "REFUND"
+    ADJUSTMENT = "ADJUSTMENT"
+
+
+class Account(StrEnum):
+    """AVAILABLE and HELD are the partner's; the others are the house's, summed when asked and never updated."""
+
+    AVAILABLE = "AVAILABLE"
+    HELD = "HELD"
+    SALES = "SALES"
+    FUNDING = "FUNDING"
+    CORRECTIONS = "CORRECTIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class Wallet:
+    """A wallet as it stands. `posted` includes what is held; `available` is what can still be spent."""
+
+    partner_id: str
+    currency: str
+    posted_minor: int
+    held_minor: int
+    version: int
+    low_threshold_minor: int | None
+    low_alerted: bool
+
+    @property
+    def available_minor(self) -> int:
+        """What can still be spent."""
+        return self.posted_minor - self.held_minor
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One movement of a wallet; `wallet_version` numbers a wallet's transfers from 1 without gaps."""
+
+    partner_id: str
+    wallet_version: int
+    kind: Kind
+    amount_minor: int
+    available_after_minor: int
+    held_after_minor: int
+    order_id: str | None
+    reference_id: str | None
+    note: str | None
+    created_at: datetime
+
+    @property
+    def transfer_id(self) -> str:
+        """Unique within the partner's wallet; later transfers sort after earlier ones."""
+        return f"trf_{self.wallet_version:012d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One side of a transfer; a transfer's entries add to zero."""
+
+    wallet_version: int
+    account: Account
+    amount_minor: int
+    balance_after_minor: int | None

@@ -1,0 +1,151 @@
+"""SQL of wallets, transfers and entries."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from giftrail.db import pool
+from giftrail.wallet import model
+
+_WALLET = "SELECT partner_id, currency, posted_minor, held_minor, version, low_threshold_minor, low_alerted FROM wallet"
+
+
+async def insert_wallet(conn: pool.Connection, *, partner_id: str, currency: str) -> None:
+    """An empty wallet."""
+    await conn.execute("INSERT INTO wallet (partner_id, currency) VALUES ($1, $2)", partner_id, currency)
+
+
+async def find_wallet(conn: pool.Connection | pool.Pool, *, partner_id: str) -> model.Wallet | None:
+    """The wallet as committed."""
+    return _wallet(await conn.fetchrow(_WALLET + " WHERE partner_id = $1", partner_id))
+
+
+async def lock_wallet(conn: pool.Connection, *, partner_id: str) -> model.Wallet | None:
+    """The wallet, locked until the transaction ends: this lock puts a partner's money in order."""
+    return _wallet(await conn.fetchrow(_WALLET + " WHERE partner_id = $1 FOR UPDATE", partner_id))
+
+
+async def update_wallet(conn: pool.Connection, wallet: model.Wallet) -> None:
+    """Write what the caller, who holds the lock, made of it."""
+    await conn.execute(
+        "UPDATE wallet SET posted_minor = $2, held_minor = $3, version = $4, low_threshold_minor = $5,"
+        " low_alerted = $6 WHERE partner_id = $1",
+        wallet.partner_id, wallet.posted_minor, wallet.held_minor, wallet.version, wallet.low_threshold_minor,
+        wallet.low_alerted,
+    )  # fmt: skip
+
+
+async def append_transfers(
+    conn: pool.Connection, *, partner_id: str, transfers: Sequence[model.Transfer], entries: Sequence[model.Entry]
+) -> None:
+    """Write the transfers and their entries."""
+    await conn.execute(
+        "INSERT INTO transfer (partner_id, wallet_version, kind, amount_minor, available_after_minor,"
+        " held_after_minor, order_id, reference_id, note, created_at)"
+        " SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[],"
+        " $8::text[], $9::text[], $10::timestamptz[])",
+        partner_id,
+        [transfer.wallet_version for transfer in transfers],
+        [transfer.kind.value for transfer in transfers],
+        [transfer.amount_minor for transfer in transfers],
+        [transfer.available_after_minor for transfer in transfers],
+        [transfer.held_after_minor for transfer in transfers],
+        [transfer.order_id for transfer in transfers],
+        [transfer.reference_id for transfer in transfers],
+        [transfer.note for transfer in transfers],
+        [transfer.created_at for transfer in transfers],
+    )
+    await conn.execute(
+        "INSERT INTO entry (partner_id, wallet_version, account, amount_minor, balance_after_minor)"
+        " SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[])",
+        partner_id,
+        [entry.wallet_version for entry in entries],
+        [entry.account.value for entry in entries],
+        [entry.amount_minor for entry in entries],
+        [entry.balance_after_minor for entry in entries],
+    )
+
+
+async def list_transfers(
+    conn: pool.Connection | pool.Pool,
+    *,
+    partner_id: str,
+    before_version: int | None = None,
+    created_from: datetime | None = None,
+    created_to: datetime | None = None,
+    limit: int,
+) -> list[model.Transfer]:
+    """A partner's transfers, newest first, of versions below the given one; `created_to` is exclusive."""
+    rows = await conn.fetch(
+        "SELECT * FROM transfer WHERE partner_id = $1 AND wallet_version < coalesce($2::bigint, 9223372036854775807)"
+        " AND ($3::timestamptz IS NULL OR created_at >= $3) AND ($4::timestamptz IS NULL OR created_at < $4)"
+        " ORDER BY wallet_version DESC LIMIT $5",
+        partner_id, before_version, created_from, created_to, limit,
+    )  # fmt: skip
+    return [
+        model.Transfer(
+            partner_id=row["partner_id"],
+            wallet_version=row["wallet_version"],
+            kind=model.Kind(row["kind"]),
+            amount_minor=row["amount_minor"],
+            available_after_minor=row["available_after_minor"],
+            held_after_minor=row["held_after_minor"],
+            order_id=row["order_id"],
+            reference_id=row["reference_id"],
+            note=row["note"],
+            created_at=row["created_at"],
+        )
+        for row in rows
+    ]
+
+
+async def list_unbalanced(conn: pool.Connection) -> list[pool.Record]:
+    """Transfers whose entries do not add to zero, or that have none: partner_id, wallet_version, total."""
+    return await conn.fetch(
+        "SELECT t.partner_id, t.wallet_version, sum(e.amount_minor) AS total FROM transfer t"
+        " LEFT JOIN entry e USING (partner_id, wallet_version) GROUP BY t.partner_id, t.wallet_version"
+        " HAVING sum(e.amount_minor) IS DISTINCT FROM 0"
+    )
+
+
+async def list_entries_without_transfer(conn: pool.Connection) -> list[pool.Record]:
+    """Entries that belong to no transfer: partner_id, wallet_version, account."""
+    return await conn.fetch(
+        "SELECT partner_id, wallet_version, account FROM entry e WHERE NOT EXISTS"
+        " (SELECT FROM transfer t WHERE t.partner_id = e.partner_id AND t.wallet_version = e.wallet_version)"
+    )
+
+
+async def list_wallets_unlike_their_entries(conn: pool.Connection) -> list[pool.Record]:
+    """Wallets whose row is not the sum of their entries: partner_id, available, held and what the entries say."""
+    return await conn.fetch(
+        "SELECT w.partner_id, w.posted_minor - w.held_minor AS available, w.held_minor AS held,"
+        " coalesce(e.available, 0) AS entries_available, coalesce(e.held, 0) AS entries_held"
+        " FROM wallet w LEFT JOIN (SELECT partner_id,"
+        "   sum(amount_minor) FILTER (WHERE account = 'AVAILABLE') AS available,"
+        "   sum(amount_minor) FILTER (WHERE account = 'HELD') AS held"
+        "   FROM entry GROUP BY partner_id) e USING (partner_id)"
+        " WHERE w.posted_minor - w.held_minor <> coalesce(e.available, 0) OR w.held_minor <> coalesce(e.held, 0)"
+    )
+
+
+async def list_gaps(conn: pool.Connection) -> list[pool.Record]:
+    """Wallets whose transfers are not exactly 1 to the wallet's version: partner_id, version, first, last, count."""
+    return await conn.fetch(
+        "SELECT w.partner_id, w.version, min(t.wallet_version) AS first, max(t.wallet_version) AS last,"
+        " count(t.wallet_version) AS count FROM wallet w LEFT JOIN transfer t USING (partner_id)"
+        " GROUP BY w.partner_id, w.version HAVING count(t.wallet_version) <> w.version"
+        " OR coalesce(max(t.wallet_version), 0) <> w.version OR coalesce(min(t.wallet_version), 1) <> 1"
+    )
+
+
+async def list_broken_balances(conn: pool.Connection) -> list[pool.Record]:
+    """Entries whose balance is not the one before plus their amount: partner_id, wallet_version, account."""
+    return await conn.fetch(
+        "SELECT partner_id, wallet_version, account FROM (SELECT *, amount_minor + coalesce(lag(balance_after_minor)"
+        " OVER (PARTITION BY partner_id, account ORDER BY wallet_version), 0) AS expected"
+        " FROM entry WHERE balance_after_minor IS NOT NULL) chain WHERE balance_after_minor <> expected"
+    )
+
+
+def _wallet(row: pool.Record | None) -> model.Wallet | None:
+    return model.Wallet(*row) if row else None
