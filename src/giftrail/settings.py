@@ -36,9 +36,7 @@ def default_data_dir() -> Path:
 class Settings(BaseSettings):
     """The service's settings. A wrong value raises pydantic's ValidationError, which names the setting."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="GIFTRAIL_", frozen=True, extra="ignore", hide_input_in_errors=True
-    )
+    model_config = SettingsConfigDict(env_prefix="GIFTRAIL_", frozen=True, extra="ignore", hide_input_in_errors=True)
 
     environment: Environment = Environment.STAGING
     database_url: SecretStr | None = Field(None, description="PostgreSQL 14 or newer; without it the embedded one")
@@ -48,8 +46,16 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(8080, ge=0, le=65535)
     processes: int = Field(1, ge=1, le=256, description="API processes; rate limits are divided by it")
-    trusted_proxies: Annotated[tuple[Network, ...], NoDecode] = Field((), description="whose X-Forwarded-For is believed")
-    egress_addresses: Annotated[tuple[str, ...], NoDecode] = Field((), description="shown to partners for their allowlists")
+    trusted_proxies: Annotated[tuple[Network, ...], NoDecode] = Field(
+        (), description="whose X-Forwarded-For is believed"
+    )
+    metrics_networks: Annotated[tuple[Network, ...], NoDecode] = Field(
+        tuple(map(ipaddress.ip_network, ("127.0.0.0/8", "::1", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))),
+        description="who may read /metrics",
+    )
+    egress_addresses: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="shown to partners for their allowlists"
+    )
 
     token_keys: SecretStr | None = Field(None, description="id:Base64 of 32 bytes, comma separated; the first signs")
     vault_keys: SecretStr | None = Field(None, description="id:Base64 of 32 bytes, comma separated; the first seals")
@@ -79,7 +85,7 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     access_log: Literal["all", "errors", "off"] = "all"
 
-    @field_validator("trusted_proxies", "egress_addresses", mode="before")
+    @field_validator("trusted_proxies", "metrics_networks", "egress_addresses", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value

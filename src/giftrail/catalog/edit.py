@@ -47,7 +47,9 @@ async def upsert_brands(conn: pool.Connection, brands: Sequence[model.Brand], *,
     for brand in brands:
         before = known.get(brand.brand_id)
         if before and before.currency != brand.currency:
-            raise CurrencyDiffers(f"brand {brand.brand_id!r} is in {before.currency} and cannot become {brand.currency}")
+            raise CurrencyDiffers(
+                f"brand {brand.brand_id!r} is in {before.currency} and cannot become {brand.currency}"
+            )
     stamped = [dataclasses.replace(brand, version=version, updated_at=now) for brand in brands]
     await store.upsert_brands(conn, stamped)
     changed = [
@@ -74,7 +76,12 @@ async def set_status(conn: pool.Connection, *, brand_id: str, status: model.Stat
 
 
 async def set_enabled(
-    conn: pool.Connection, *, partner: partners.Partner, brand_ids: Sequence[str], enabled: bool, now: datetime
+    conn: pool.Connection,
+    *,
+    partner: partners.Partner,
+    brand_ids: Sequence[str],
+    enabled: bool,
+    now: datetime,
 ) -> None:
     """Enable or disable brands for a partner. Raises BrandUnknown, CurrencyDiffers; then nothing changes."""
     version = await changes.raise_version(conn, topic="catalog")
@@ -84,7 +91,8 @@ async def set_enabled(
             raise BrandUnknown(f"there is no brand {brand_id!r}")
         if enabled and known[brand_id].currency != partner.currency:
             raise CurrencyDiffers(
-                f"brand {brand_id!r} is in {known[brand_id].currency}, the wallet of {partner.name!r} in {partner.currency}"
+                f"brand {brand_id!r} is in {known[brand_id].currency},"
+                f" the wallet of {partner.name!r} in {partner.currency}"
             )
     await store.set_enabled(
         conn, partner_id=partner.partner_id, brand_ids=brand_ids, enabled=enabled, version=version, now=now
@@ -109,9 +117,16 @@ async def set_discount(
     if previous == percentage:
         return
     await store.set_discount(
-        conn, partner_id=partner.partner_id, brand_id=brand_id, percentage=percentage, version=version, now=now
+        conn,
+        partner_id=partner.partner_id,
+        brand_id=brand_id,
+        percentage=percentage,
+        version=version,
+        now=now,
     )
-    body = events.brand_discount_updated(brand_id=brand_id, discount=money.plain(percentage), previous=money.plain(previous))
+    body = events.brand_discount_updated(
+        brand_id=brand_id, discount=money.plain(percentage), previous=money.plain(previous)
+    )
     await outbox.append_events(
         conn,
         [

@@ -8,7 +8,8 @@ In CSV a list is written with `|` between its items.
 import csv
 import json
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
@@ -47,7 +48,7 @@ class Problem:
         return f"line {self.line}: {self.member}: {self.message}"
 
 
-def read_brands(path: Path, *, known_providers: Set[str]) -> tuple[list[model.Brand], list[Problem]]:
+def read_brands(path: Path, *, known_providers: AbstractSet[str]) -> tuple[list[model.Brand], list[Problem]]:
     """All brands of the file, and all problems; brands are complete only when there are none.
 
     Raises FileUnreadable.
@@ -126,7 +127,7 @@ class _Row:
     def complain(self, member: str, message: str) -> None:
         self.problems.append(Problem(self.line, member, message))
 
-    def brand(self, known_providers: Set[str]) -> model.Brand:
+    def brand(self, known_providers: AbstractSet[str]) -> model.Brand:
         currency = self._text("currency", required=True) or "INR"
         try:
             money.decimals_of(currency)
@@ -135,7 +136,9 @@ class _Row:
             currency = "INR"
         denomination_type = self._choice("denominationType", model.DenominationType)
         fixed = denomination_type is model.DenominationType.FIXED
-        denominations = tuple(sorted({self._minor("denominations", item, currency) for item in self._list("denominations")}))
+        denominations = tuple(
+            sorted({self._minor("denominations", item, currency) for item in self._list("denominations")})
+        )
         if fixed and not denominations:
             self.complain("denominations", "a FIXED brand needs at least one")
         if not fixed and denominations:
@@ -218,7 +221,7 @@ class _Row:
         return tuple(self._sound_text(member, item) for item in self._list(member, required=required))
 
     def _choice(self, member: str, choices: type[_Choice], default: _Choice | None = None) -> _Choice:
-        value = self.values.get(member, default)
+        value: Any = self.values.get(member, default)
         try:
             return choices(value)
         except ValueError:
@@ -264,7 +267,7 @@ class _Row:
             self.complain(member, f"{value!r} is not an http(s) address")
         return value
 
-    def _providers(self, known: Set[str]) -> tuple[str, ...]:
+    def _providers(self, known: AbstractSet[str]) -> tuple[str, ...]:
         providers = self._texts("providers", required=True)
         for provider in providers:
             if provider not in known:

@@ -1,6 +1,7 @@
 """What a brand allows in an order: pure, over what is in memory (wire contract, Place Order)."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 
 from giftrail.catalog import model
@@ -24,7 +25,7 @@ class Refusal(StrEnum):
 
 
 def judge(
-    brand: model.Brand, *, enabled: bool, lines: Mapping[int, int], known_providers: Set[str]
+    brand: model.Brand, *, enabled: bool, lines: Mapping[int, int], known_providers: AbstractSet[str]
 ) -> Refusal | None:
     """The first refusal, or None when the brand allows the order.
 

@@ -10,9 +10,7 @@ from giftrail.catalog import model
 from giftrail.db import pool
 
 
-async def list_brands(
-    conn: pool.Connection | pool.Pool, *, changed_since_version: int = -1
-) -> list[model.Brand]:
+async def list_brands(conn: pool.Connection | pool.Pool, *, changed_since_version: int = -1) -> list[model.Brand]:
     """The brands edited after the version, by title and id."""
     rows = await conn.fetch(
         'SELECT * FROM brand WHERE version > $1 ORDER BY title COLLATE "C", brand_id', changed_since_version
@@ -46,12 +44,11 @@ async def upsert_brands(conn: pool.Connection, brands: Sequence[model.Brand]) ->
     )
 
 
-async def list_entitlements(
-    conn: pool.Connection | pool.Pool, *, partner_id: str
-) -> list[model.Entitlement]:
+async def list_entitlements(conn: pool.Connection | pool.Pool, *, partner_id: str) -> list[model.Entitlement]:
     """All entitlements of a partner, enabled or not."""
     rows = await conn.fetch(
-        "SELECT brand_id, enabled, discount_percentage, updated_at FROM entitlement WHERE partner_id = $1", partner_id
+        "SELECT brand_id, enabled, discount_percentage, updated_at FROM entitlement WHERE partner_id = $1",
+        partner_id,
     )
     return [_entitlement(row) for row in rows]
 
@@ -72,9 +69,7 @@ async def list_enabled_partners(conn: pool.Connection, *, brand_ids: Sequence[st
     return [(row["brand_id"], row["partner_id"]) for row in rows]
 
 
-async def find_entitlement(
-    conn: pool.Connection, *, partner_id: str, brand_id: str
-) -> model.Entitlement | None:
+async def find_entitlement(conn: pool.Connection, *, partner_id: str, brand_id: str) -> model.Entitlement | None:
     """The partner's entitlement to the brand."""
     row = await conn.fetchrow(
         "SELECT brand_id, enabled, discount_percentage, updated_at FROM entitlement"
@@ -85,7 +80,13 @@ async def find_entitlement(
 
 
 async def set_enabled(
-    conn: pool.Connection, *, partner_id: str, brand_ids: Sequence[str], enabled: bool, version: int, now: datetime
+    conn: pool.Connection,
+    *,
+    partner_id: str,
+    brand_ids: Sequence[str],
+    enabled: bool,
+    version: int,
+    now: datetime,
 ) -> None:
     """Enable or disable the brands for the partner; discounts stay as they are."""
     await conn.execute(

@@ -35,7 +35,12 @@ class Watcher:
     """Looks for raised versions and refreshes what each topic's subscriber keeps in memory."""
 
     def __init__(
-        self, database: pool.Database, *, poll_seconds: float, stale_after_seconds: float, clock: Callable[[], float]
+        self,
+        database: pool.Database,
+        *,
+        poll_seconds: float,
+        stale_after_seconds: float,
+        clock: Callable[[], float],
     ) -> None:
         self._database = database
         self._poll_seconds = poll_seconds

@@ -74,7 +74,10 @@ class _Server:
 
     @contextlib.contextmanager
     def used(self) -> Iterator[str]:
-        with (self.data_dir / "users.lock").open("w") as users, (self.data_dir / "start.lock").open("w") as starting:
+        with (
+            (self.data_dir / "users.lock").open("w") as users,
+            (self.data_dir / "start.lock").open("w") as starting,
+        ):
             fcntl.flock(starting, fcntl.LOCK_EX)
             fcntl.flock(users, fcntl.LOCK_SH)
             try:
@@ -117,7 +120,15 @@ class _Server:
         log = f"{self._seen_from_inside()}/server.log"
         options = shlex.join(["-c", f'unix_socket_directories="{sockets}"'])
         started = self._run(
-            "pg_ctl", "--wait", "--timeout", str(START_TIMEOUT_SECONDS), "--log", log, "--options", options, "start"
+            "pg_ctl",
+            "--wait",
+            "--timeout",
+            str(START_TIMEOUT_SECONDS),
+            "--log",
+            log,
+            "--options",
+            options,
+            "start",
         )
         if started.returncode != 0:
             log_text = (self.cluster / "server.log").read_text(errors="replace")
@@ -182,7 +193,10 @@ class _Server:
             out.seek(0)
             err.seek(0)
             return subprocess.CompletedProcess(
-                done.args, done.returncode, out.read().decode(errors="replace"), err.read().decode(errors="replace")
+                done.args,
+                done.returncode,
+                out.read().decode(errors="replace"),
+                err.read().decode(errors="replace"),
             )
 
 

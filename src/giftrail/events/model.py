@@ -51,9 +51,7 @@ def brand_updated(
     }
 
 
-def brand_discount_updated(
-    *, brand_id: str, discount: int | Decimal, previous: int | Decimal
-) -> dict[str, Any]:
+def brand_discount_updated(*, brand_id: str, discount: int | Decimal, previous: int | Decimal) -> dict[str, Any]:
     """The body of Brand Discount Update (wire contract, wallet and discounts)."""
     return {
         "id": brand_id,

@@ -28,7 +28,8 @@ async def append_events(conn: pool.Connection, events: Sequence[model.Event]) ->
 async def list_events(conn: pool.Connection, *, partner_id: str) -> list[model.Event]:
     """A partner's events, oldest first."""
     rows = await conn.fetch(
-        "SELECT event_id, kind, body, occurred_at FROM event WHERE partner_id = $1 ORDER BY event_id", partner_id
+        "SELECT event_id, kind, body, occurred_at FROM event WHERE partner_id = $1 ORDER BY event_id",
+        partner_id,
     )
     return [
         model.Event(

@@ -17,8 +17,4 @@ def check_character(body: str, *, alphabet: str) -> str:
 
 def is_valid(code: str, *, alphabet: str) -> bool:
     """Whether the last character is the check character of the rest."""
-    return (
-        len(code) > 1
-        and set(code) <= set(alphabet)
-        and check_character(code[:-1], alphabet=alphabet) == code[-1]
-    )
+    return len(code) > 1 and set(code) <= set(alphabet) and check_character(code[:-1], alphabet=alphabet) == code[-1]

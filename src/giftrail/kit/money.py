@@ -20,7 +20,7 @@ _HUNDREDTHS = (
     "MYR MZN NAD NGN NIO NOK NPR NZD PAB PEN PGK PHP PKR PLN QAR RON RSD RUB SAR SBD SCR SDG SEK SGD SHP SLE "
     "SOS SRD SSP STN SVC SYP SZL THB TJS TMT TOP TRY TTD TWD TZS UAH USD UYU UZS VES WST XCD YER ZAR ZMW ZWG"
 )
-_DECIMALS_OF = {code: DEFAULT_DECIMALS for code in _HUNDREDTHS.split()} | {
+_DECIMALS_OF = dict.fromkeys(_HUNDREDTHS.split(), DEFAULT_DECIMALS) | {
     code: decimals for decimals, codes in _OTHER_DECIMALS.items() for code in codes.split()
 }
 # Enough digits that amount × percentage is exact before it is rounded once.
@@ -68,10 +68,11 @@ def to_minor(amount: Decimal, *, currency: str) -> int:
 def to_major(minor: int, *, currency: str) -> int | Decimal:
     """The amount as it stands on the wire: 100050 of INR is 1000.5, 20000 is 200."""
     decimals = decimals_of(currency)
-    whole, rest = divmod(minor, 10**decimals)
+    whole, rest = divmod(minor, int(10**decimals))
     if rest == 0:
         return whole
-    return Decimal(minor).scaleb(-decimals).normalize()
+    major: Decimal = Decimal(minor).scaleb(-decimals).normalize()
+    return major
 
 
 def discounted(amount_minor: int, *, percentage: Decimal) -> int:

@@ -37,9 +37,7 @@ class Claims:
     expires_at: float  # seconds since the epoch
 
 
-async def check_credentials(
-    pool_: pool.Pool, *, client_id: str, client_secret: str, environment: str
-) -> model.Partner:
+async def check_credentials(pool_: pool.Pool, *, client_id: str, client_secret: str, environment: str) -> model.Partner:
     """The partner whose credentials these are. Raises WrongCredentials."""
     row = await store.find_credential(pool_, credential_id=client_id) if "\0" not in client_id else None
     expected = row["secret_digest"] if row else _NOBODYS_DIGEST
@@ -76,9 +74,7 @@ class Tokens:
             "exp": now + timedelta(seconds=self.lifetime_seconds),
             "jti": ids.new("tok", now=now),
         }
-        return jwt.encode(
-            claims, self._keys[self._current_id], algorithm=_ALGORITHM, headers={"kid": self._current_id}
-        )
+        return jwt.encode(claims, self._keys[self._current_id], algorithm=_ALGORITHM, headers={"kid": self._current_id})
 
     def verify(self, token: str, *, now: datetime) -> Claims:
         """What the token says. Raises TokenRefused. Whether the credential was revoked is the caller's to check."""

@@ -17,9 +17,7 @@ FROM partner p
 """
 
 
-async def list_partners(
-    conn: pool.Connection | pool.Pool, *, changed_since_version: int = -1
-) -> list[model.Partner]:
+async def list_partners(conn: pool.Connection | pool.Pool, *, changed_since_version: int = -1) -> list[model.Partner]:
     """The partners whose row, credentials or networks changed after the version, by name."""
     rows = await conn.fetch(_PARTNER + "WHERE p.version > $1 ORDER BY p.name", changed_since_version)
     return [_partner(row) for row in rows]
@@ -28,7 +26,8 @@ async def list_partners(
 async def find_partner(conn: pool.Connection | pool.Pool, *, name_or_id: str) -> model.Partner | None:
     """The partner of that id, else of that name."""
     row = await conn.fetchrow(
-        _PARTNER + "WHERE p.partner_id = $1 OR p.name = $1 ORDER BY p.partner_id = $1 DESC LIMIT 1", name_or_id
+        _PARTNER + "WHERE p.partner_id = $1 OR p.name = $1 ORDER BY p.partner_id = $1 DESC LIMIT 1",
+        name_or_id,
     )
     return _partner(row) if row else None
 
@@ -73,7 +72,13 @@ async def update_partner(
 
 
 async def insert_credential(
-    conn: pool.Connection, *, credential_id: str, partner_id: str, secret_digest: bytes, environment: str, now: datetime
+    conn: pool.Connection,
+    *,
+    credential_id: str,
+    partner_id: str,
+    secret_digest: bytes,
+    environment: str,
+    now: datetime,
 ) -> None:
     """Store a credential; of its secret only the digest."""
     await conn.execute(
@@ -102,9 +107,7 @@ async def insert_network(conn: pool.Connection, *, partner_id: str, network: mod
 
 async def delete_network(conn: pool.Connection, *, partner_id: str, network: model.Network) -> bool:
     """Whether the network had been allowed."""
-    done = await conn.execute(
-        "DELETE FROM allowed_network WHERE partner_id = $1 AND network = $2", partner_id, network
-    )
+    done = await conn.execute("DELETE FROM allowed_network WHERE partner_id = $1 AND network = $2", partner_id, network)
     return done == "DELETE 1"
 
 

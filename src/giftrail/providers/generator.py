@@ -14,9 +14,7 @@ SHORT_PIN_DIGITS = 6
 LONG_PIN_CHARACTERS = 16
 
 
-def issue(
-    *, shows_number: bool, shows_pin: bool, valid_till: date | None, keys: protocol.Keys
-) -> protocol.Code:
+def issue(*, shows_number: bool, shows_pin: bool, valid_till: date | None, keys: protocol.Keys) -> protocol.Code:
     """A new code. Its digest is unique only once it is recorded: a clash, however unlikely, fails the record."""
     number = _checked(CARD_NUMBER_DIGITS, checkdigit.DIGITS) if shows_number else None
     pin = None

@@ -1,7 +1,7 @@
 """A CSV of codes into the stock: streamed in bounded memory, every bad line told, all of it or nothing."""
 
 import csv
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
@@ -104,8 +104,7 @@ def _rows(
                 number = _code("cardNumber", row.get("cardNumber"), wanted=shape.shows_number)
                 pin = _code("cardPin", row.get("cardPin"), wanted=shape.shows_pin)
                 valid_till = _valid_till(row.get("validTill"), now.date())
-                if "behind" in row:
-                    raise _BadLine("there are more values than columns")
+                _check_end(row)
             except _BadLine as bad:
                 problems.add(line, str(bad))
                 continue
@@ -132,6 +131,11 @@ def _chunks(rows: Iterable[tuple[object, ...]]) -> Iterator[list[tuple[object, .
 
 class _BadLine(Exception):
     pass
+
+
+def _check_end(row: Mapping[str | None, object]) -> None:
+    if "behind" in row:
+        raise _BadLine("there are more values than columns")
 
 
 def _denomination(text: str | None, shape: Shape) -> int:

@@ -29,15 +29,28 @@ async def pick(
     today = now.date()
     for row in await store.pick_unsold(conn, demands=demands, today=today):
         found[row["brand_id"], row["denomination_minor"]].append(open_code(row, brand_id=row["brand_id"], keys=keys))
-    short = [
-        demand for demand in demands if len(found[demand.brand_id, demand.denomination_minor]) < demand.quantity
-    ]
+    short = [demand for demand in demands if len(found[demand.brand_id, demand.denomination_minor]) < demand.quantity]
     contended = set()
     if short:
         for demand, unsold in zip(short, await store.count_unsold(conn, demands=short, today=today), strict=True):
             if unsold > len(found[demand.brand_id, demand.denomination_minor]):
                 contended.add((demand.brand_id, demand.denomination_minor))
     return {place: protocol.Shelf(codes=codes, contended=place in contended) for place, codes in found.items()}
+
+
+async def mark_sold(
+    conn: pool.Connection, *, sold: Sequence[tuple[str, str, str]], partner_id: str, now: datetime
+) -> None:
+    """Record (brand, stock id, voucher id) as sold to the partner; the transaction must hold their locks."""
+    brand_ids, stock_ids, voucher_ids = zip(*sold, strict=True)
+    await store.mark_sold(
+        conn,
+        brand_ids=brand_ids,
+        stock_ids=stock_ids,
+        voucher_ids=voucher_ids,
+        partner_id=partner_id,
+        now=now,
+    )
 
 
 def seal_code(

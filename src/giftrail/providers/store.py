@@ -9,9 +9,7 @@ from giftrail.providers import protocol
 STAGED_COLUMNS = ("line", "stock_id", "denomination_minor", "sealed", "code_digest", "valid_till")
 
 
-async def pick_unsold(
-    conn: pool.Connection, *, demands: Sequence[protocol.Demand], today: date
-) -> list[pool.Record]:
+async def pick_unsold(conn: pool.Connection, *, demands: Sequence[protocol.Demand], today: date) -> list[pool.Record]:
     """Up to the demanded number of unsold codes of each denomination, locked; those another transaction holds are
     passed over. Columns: brand_id, denomination_minor, stock_id, sealed, code_digest, valid_till.
     """  # noqa: D205
@@ -29,9 +27,7 @@ async def pick_unsold(
     )
 
 
-async def count_unsold(
-    conn: pool.Connection, *, demands: Sequence[protocol.Demand], today: date
-) -> list[int]:
+async def count_unsold(conn: pool.Connection, *, demands: Sequence[protocol.Demand], today: date) -> list[int]:
     """For each demand how many unsold codes there are, locked or not, counted up to the demanded number."""
     rows = await conn.fetch(
         "SELECT (SELECT count(*) FROM (SELECT FROM stock_code c"
@@ -66,7 +62,8 @@ async def mark_sold(
 
 
 async def stage(conn: pool.Connection) -> None:
-    """A temporary table into which an import is copied before anything is sold from it."""
+    """A temporary table, empty, into which an import is copied before anything is sold from it."""
+    await conn.execute("DROP TABLE IF EXISTS pg_temp.staged_code")
     await conn.execute(
         "CREATE TEMPORARY TABLE staged_code (line bigint, stock_id text, denomination_minor bigint, sealed bytea,"
         " code_digest bytea, valid_till date) ON COMMIT DROP"
@@ -81,8 +78,8 @@ async def copy_staged(conn: pool.Connection, rows: Sequence[tuple[object, ...]])
 async def list_repeated_lines(conn: pool.Connection, *, limit: int) -> list[tuple[int, int]]:
     """(line, earlier line) of each staged code that stands in the file already."""
     rows = await conn.fetch(
-        "SELECT line, earlier FROM (SELECT line, min(line) OVER (PARTITION BY code_digest) AS earlier FROM staged_code) s"
-        " WHERE line > earlier ORDER BY line LIMIT $1",
+        "SELECT line, earlier FROM (SELECT line, min(line) OVER (PARTITION BY code_digest) AS earlier"
+        " FROM staged_code) s WHERE line > earlier ORDER BY line LIMIT $1",
         limit,
     )
     return [(row["line"], row["earlier"]) for row in rows]
@@ -107,9 +104,7 @@ async def shelve_staged(conn: pool.Connection, *, brand_id: str, now: datetime) 
     )  # fmt: skip
 
 
-async def list_levels(
-    conn: pool.Connection | pool.Pool, *, brand_id: str | None, today: date
-) -> list[pool.Record]:
+async def list_levels(conn: pool.Connection | pool.Pool, *, brand_id: str | None, today: date) -> list[pool.Record]:
     """brand_id, denomination_minor, unsold, expired and sold of each denomination ever imported."""
     return await conn.fetch(
         "SELECT brand_id, denomination_minor,"

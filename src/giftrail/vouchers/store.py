@@ -58,9 +58,7 @@ async def find_voucher(
     conn: pool.Connection | pool.Pool, *, partner_id: str, voucher_id: str, ring: seal.KeyRing
 ) -> model.Voucher | None:
     """The voucher, opened. Raises seal.CannotOpen."""
-    row = await conn.fetchrow(
-        "SELECT * FROM voucher WHERE partner_id = $1 AND voucher_id = $2", partner_id, voucher_id
-    )
+    row = await conn.fetchrow("SELECT * FROM voucher WHERE partner_id = $1 AND voucher_id = $2", partner_id, voucher_id)
     return _voucher(row, ring) if row else None
 
 

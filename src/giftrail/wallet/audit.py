@@ -25,7 +25,8 @@ async def list_findings(conn: pool.Connection) -> list[str]:
         for row in await store.list_gaps(conn)
     ]
     findings += [
-        f"entry {row['partner_id']}/{row['wallet_version']}/{row['account']}: its balance does not follow the one before"
+        f"entry {row['partner_id']}/{row['wallet_version']}/{row['account']}: its balance"
+        " does not follow the one before"
         for row in await store.list_broken_balances(conn)
     ]
     return findings

@@ -75,7 +75,7 @@ class OpenWallet:
             low_alerted=threshold_minor is not None and self.available_minor < threshold_minor,
         )
 
-    def _move(
+    def _move(  # noqa: PLR0917 — private, called three times just above
         self, kind: model.Kind, available_minor: int, against: model.Account, order_id: str | None,
         reference_id: str | None, note: str | None, now: datetime,
     ) -> None:  # fmt: skip

@@ -35,7 +35,11 @@ async def update_wallet(conn: pool.Connection, wallet: model.Wallet) -> None:
 
 
 async def append_transfers(
-    conn: pool.Connection, *, partner_id: str, transfers: Sequence[model.Transfer], entries: Sequence[model.Entry]
+    conn: pool.Connection,
+    *,
+    partner_id: str,
+    transfers: Sequence[model.Transfer],
+    entries: Sequence[model.Entry],
 ) -> None:
     """Write the transfers and their entries."""
     await conn.execute(

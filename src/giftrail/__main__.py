@@ -1,0 +1,5 @@
+"""`python -m giftrail` is `giftrail`."""
+
+from giftrail import cli
+
+cli.main()

@@ -1,0 +1,48 @@
+"""The documents that are drawn from the code, written or checked."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from giftrail.cli import desk
+from giftrail.orders import states
+from giftrail.partner_api import app, openapi
+
+
+def render() -> dict[str, str]:
+    """Path inside the repository → what must stand there."""
+    document = msgspec.json.format(msgspec.json.encode(openapi.document(app.ENDPOINTS), order="sorted"), indent=2)
+    return {
+        "docs/openapi/partner.json": document.decode() + "\n",
+        "docs/states.md": (
+            "# The states of an order\n\n"
+            "Drawn from `src/giftrail/orders/states.py` by `just docs`; what each state means is in"
+            " [contract.md](contract.md), clause 4.\n\n"
+            f"```mermaid\n{states.draw()}\n```\n"
+        ),
+    }
+
+
+def docs(
+    deed: Annotated[str, typer.Argument(help="write or check")] = "check",
+    folder: Annotated[Path, typer.Option(help="The repository.")] = Path(),
+) -> None:
+    """Write the generated documents, or check that they are what the code says.
+
+    Example: giftrail docs write
+    """
+    if deed not in {"write", "check"}:
+        raise desk.CommandFailed(f"{deed!r} is neither write nor check")
+    stale = [name for name, text in render().items() if not _holds(folder / name, text)]
+    if deed == "write":
+        for name in stale:
+            (folder / name).write_text(render()[name])
+    elif stale:
+        raise desk.CommandFailed(f"{', '.join(stale)} are not what the code says; run: just docs")
+    desk.out.print(f"{'Wrote' if deed == 'write' else 'Stale'}: {', '.join(stale) or 'nothing'}")
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text() == text

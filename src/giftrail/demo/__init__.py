@@ -1,0 +1,1 @@
+"""A throwaway house, furnished, and a partner's day in it."""

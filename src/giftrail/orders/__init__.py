@@ -1,0 +1,1 @@
+"""Orders: placed once, paid once, found again by reference."""

@@ -1,0 +1,227 @@
+"""The gatherer: concurrent orders of one wallet become one transaction (engines, placement in batches).
+
+While a transaction of a wallet runs, the orders that arrive for it wait and make the next batch. There is no timer: an
+idle wallet's order starts at once. One transaction is in flight per wallet and process.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import asyncpg
+import structlog
+
+from giftrail.db import pool
+from giftrail.orders import decide, model, place, read, store
+from giftrail.providers import protocol
+
+# How often an order whose codes are held by another transaction asks again before it is turned away.
+MAX_ROUNDS = 3
+ROUND_PAUSE_SECONDS = 0.02
+# How long the references are read again after a COMMIT whose answer was lost.
+LOOK_AGAIN_SECONDS = 2.0
+
+# Failures that the data of one order may have caused, so that the others are worth trying without it.
+_POISON = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    AssertionError,
+    ValueError,
+    TypeError,
+)
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is gathered. `patience_seconds`: a placement not begun by then is refused (wire contract)."""
+
+    batch_orders: int
+    batch_vouchers: int
+    waiting_orders: int
+    patience_seconds: float
+
+
+@dataclass(slots=True)
+class _Waiting:
+    draft: model.Draft
+    arrived: float
+    answer: asyncio.Future[model.Receipt]
+    rounds: int = 0
+
+
+@dataclass(slots=True)
+class _Line:
+    """The orders that wait on one wallet, and the task that places them."""
+
+    waiting: deque[_Waiting] = field(default_factory=deque)
+    task: asyncio.Task[None] | None = None
+
+
+class Gatherer:
+    """Places orders in batches. `clock` is monotonic seconds, `now` the time of day, `batch_size` is told each size."""
+
+    def __init__(
+        self,
+        database: pool.Database,
+        *,
+        keys: protocol.Keys,
+        limits: Limits,
+        clock: Callable[[], float],
+        now: Callable[[], datetime],
+        batch_size: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._database = database
+        self._keys = keys
+        self._limits = limits
+        self._clock = clock
+        self._now = now
+        self._batch_size = batch_size
+        self._lines: dict[str, _Line] = {}
+        self._closing = False
+
+    async def submit(self, draft: model.Draft) -> model.Receipt:
+        """Place one order together with those that wait on the same wallet.
+
+        Raises ReferenceConflict, Unavailable. Once begun it is finished even if the caller goes away.
+        """
+        if self._closing:
+            raise model.Unavailable("the service is shutting down")
+        line = self._lines.setdefault(draft.partner_id, _Line())
+        if len(line.waiting) >= self._limits.waiting_orders:
+            raise model.Unavailable(f"{len(line.waiting)} orders are waiting on this wallet already")
+        waiting = _Waiting(draft, self._clock(), asyncio.get_running_loop().create_future())
+        line.waiting.append(waiting)
+        if line.task is None:
+            line.task = asyncio.create_task(self._work(draft.partner_id, line))
+        return await waiting.answer
+
+    async def close(self) -> None:
+        """Refuse new orders and wait for those that were taken."""
+        self._closing = True
+        await asyncio.gather(*(line.task for line in self._lines.values() if line.task is not None))
+
+    async def _work(self, partner_id: str, line: _Line) -> None:
+        try:
+            while line.waiting:
+                await self._place_next(line)
+        except Exception as error:
+            _log.exception("placement stopped", orders=len(line.waiting))
+            while line.waiting:
+                _fail(line.waiting.popleft(), error)
+        finally:
+            line.task = None
+            del self._lines[partner_id]
+
+    async def _place_next(self, line: _Line) -> None:
+        try:
+            async with self._database.write.acquire(timeout=self._limits.patience_seconds) as conn:
+                batch = self._take_batch(line)
+                if batch:
+                    self._batch_size(len(batch))
+                    await self._place_batch(conn, batch)
+        except pool.UNAVAILABLE as error:
+            # No connection to be had, or it broke while being handed back: those that waited too long give up.
+            _log.warning("placement found no connection", error=repr(error))
+            self._refuse_late(line, "the database cannot be reached")
+            await asyncio.sleep(ROUND_PAUSE_SECONDS)
+
+    def _take_batch(self, line: _Line) -> list[_Waiting]:
+        self._refuse_late(line, "the service is overloaded")
+        batch: list[_Waiting] = []
+        vouchers = 0
+        while line.waiting and len(batch) < self._limits.batch_orders:
+            vouchers += line.waiting[0].draft.vouchers_count
+            if batch and vouchers > self._limits.batch_vouchers:
+                break
+            batch.append(line.waiting.popleft())
+        return batch
+
+    def _refuse_late(self, line: _Line, why: str) -> None:
+        latest = self._clock() - self._limits.patience_seconds
+        while line.waiting and line.waiting[0].arrived <= latest:
+            _fail(line.waiting.popleft(), model.Unavailable(why))
+
+    async def _place_batch(self, conn: pool.Connection, batch: Sequence[_Waiting]) -> None:
+        try:
+            answers = await place.place_orders(
+                conn, [waiting.draft for waiting in batch], keys=self._keys, now=self._now()
+            )
+        except pool.UNAVAILABLE as error:
+            _log.warning("a batch was cut off", orders=len(batch), error=repr(error))
+            await self._look_again(batch)
+        except _POISON as error:
+            if len(batch) == 1:
+                _log.error("an order cannot be placed", order_id=batch[0].draft.order_id, error=repr(error))
+                _fail(batch[0], error)
+            else:
+                # One of them broke the transaction: each alone, so that only that one fails.
+                for waiting in batch:
+                    await self._place_batch(conn, [waiting])
+        except Exception as error:
+            _log.exception("a batch failed", orders=len(batch))
+            for waiting in batch:
+                _fail(waiting, error)
+        else:
+            for waiting, answer in zip(batch, answers, strict=True):
+                self._tell(waiting, answer)
+
+    def _tell(self, waiting: _Waiting, answer: place.Answer) -> None:
+        match answer:
+            case model.Receipt():
+                if not waiting.answer.done():
+                    waiting.answer.set_result(answer)
+            case model.ReferenceConflict():
+                _fail(waiting, answer)
+            case decide.Again():
+                waiting.rounds += 1
+                if waiting.rounds > MAX_ROUNDS:
+                    _fail(
+                        waiting,
+                        model.Unavailable("the codes in stock are being sold by other orders just now"),
+                    )
+                else:
+                    asyncio.get_running_loop().call_later(ROUND_PAUSE_SECONDS, self._line_up_again, waiting)
+
+    def _line_up_again(self, waiting: _Waiting) -> None:
+        line = self._lines.setdefault(waiting.draft.partner_id, _Line())
+        line.waiting.append(waiting)
+        if line.task is None:
+            line.task = asyncio.create_task(self._work(waiting.draft.partner_id, line))
+
+    async def _look_again(self, batch: Sequence[_Waiting]) -> None:
+        """The connection broke, perhaps in COMMIT: answer what stands in the database, 503 for the rest."""
+        partner_id = batch[0].draft.partner_id
+        references = [waiting.draft.reference_id for waiting in batch]
+        found: dict[str, decide.Known] = {}
+        orders: dict[str, model.Order] = {}
+        try:
+            async with asyncio.timeout(LOOK_AGAIN_SECONDS), self._database.read.acquire() as conn:
+                found = await store.list_known(conn, partner_id=partner_id, reference_ids=references)
+                orders = await read.read_orders(
+                    conn,
+                    partner_id=partner_id,
+                    order_ids=[known.order_id for known in found.values()],
+                    ring=self._keys.ring,
+                )
+        except pool.UNAVAILABLE as error:
+            _log.warning("the references could not be read again", error=repr(error))
+        for waiting in batch:
+            draft = waiting.draft
+            known = found.get(draft.reference_id)
+            if known is None or known.order_id not in orders:
+                why = "the answer of the database was lost; look the order up by its referenceId"
+                _fail(waiting, model.Unavailable(why, outcome_unknown=True))
+            elif known.fingerprint != draft.fingerprint:
+                _fail(waiting, model.ReferenceConflict(reference_id=draft.reference_id, order_id=known.order_id))
+            elif not waiting.answer.done():
+                replayed = known.order_id != draft.order_id
+                waiting.answer.set_result(model.Receipt(orders[known.order_id], replayed=replayed))
+
+
+def _fail(waiting: _Waiting, error: Exception) -> None:
+    if not waiting.answer.done():
+        waiting.answer.set_exception(error)

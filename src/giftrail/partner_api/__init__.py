@@ -1,0 +1,1 @@
+"""The partner's door: `/v1`, from HTTP to the rooms and back."""

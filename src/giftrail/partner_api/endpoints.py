@@ -1,0 +1,96 @@
+"""An endpoint as the route table lists it: what is called, what it takes and gives, which errors it answers."""
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from giftrail.catalog import snapshot
+from giftrail.db import changes, pool
+from giftrail.orders import batch
+from giftrail.partner_api import metrics, problems, rates, requests
+from giftrail.partners import directory, login
+from giftrail.partners import model as partners
+from giftrail.providers import protocol
+from giftrail.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the door works with; made once a process by the composition root."""
+
+    settings: Settings
+    database: pool.Database
+    watcher: changes.Watcher
+    directory: directory.Directory
+    catalog: snapshot.Snapshot
+    tokens: login.Tokens
+    keys: protocol.Keys
+    gatherer: batch.Gatherer
+    buckets: rates.Buckets
+    metrics: metrics.Metrics
+    now: Callable[[], datetime]
+
+
+@dataclass(slots=True)
+class Call:
+    """A request that passed the guard. `partner` is set on authenticated endpoints."""
+
+    around: Surroundings
+    raw_path: str
+    path_values: Mapping[str, Any]
+    query: requests.Query
+    headers: Mapping[str, str]
+    body: dict[str, Any]
+    address: partners.Address | None
+    now: datetime
+    caller: partners.Partner | None = None
+    request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    @property
+    def partner(self) -> partners.Partner:
+        """Who calls."""
+        if self.caller is None:
+            raise AssertionError("the endpoint is not authenticated")
+        return self.caller
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back: JSON bytes, and headers beside those that every answer carries."""
+
+    body: bytes
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content_type: str = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter in the path, the query or a header, for the OpenAPI document."""
+
+    name: str
+    where: str
+    description: str
+    schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "string"})
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One method of one path. `secret` answers carry tokens or vouchers and are never stored by anyone between."""
+
+    method: str
+    path: str
+    operation: str
+    summary: str
+    handle: Callable[[Call], Awaitable[Answer]]
+    response: type[msgspec.Struct]
+    request: type[msgspec.Struct] | None = None
+    parameters: tuple[Parameter, ...] = ()
+    errors: tuple[problems.Code, ...] = ()
+    authenticated: bool = True
+    secret: bool = False

@@ -1,0 +1,278 @@
+"""The guard: who calls, from where, how often, with what (wire contract, every request but login).
+
+Order of checks: 405, 503 when this process cannot know, 401, 403, 429, then 400, 415, 413 and the body.
+"""
+
+import asyncio
+import ipaddress
+import re
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from starlette.types import Message, Receive, Scope, Send
+
+from giftrail.partner_api import problems, requests
+from giftrail.partner_api.endpoints import Answer, Call, Endpoint, Surroundings
+from giftrail.partners import login
+from giftrail.partners import model as partners
+from giftrail.settings import Environment
+
+MAX_BODY_BYTES = 256 * 1024
+MAX_FORWARDED_HOPS = 20
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/=-]+) *", re.IGNORECASE)
+
+_log = structlog.get_logger()
+
+
+class Door:
+    """The ASGI application of one path: its endpoints by method."""
+
+    def __init__(self, around: Surroundings, endpoints: Mapping[str, Endpoint]) -> None:
+        self._around = around
+        self._endpoints = dict(endpoints)
+        if "GET" in self._endpoints:
+            self._endpoints["HEAD"] = self._endpoints["GET"]
+        self._path = next(iter(endpoints.values())).path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        started = time.perf_counter()
+        request = _Request(self._around, scope, receive)
+        endpoint = self._endpoints.get(scope["method"])
+        try:
+            answer = await request.answer(endpoint, allowed=sorted(self._endpoints))
+        except Exception as error:
+            answer = request.refuse(error)
+        await send_answer(send, answer, request.extra_headers(endpoint))
+        request.tell(self._path, answer.status, started)
+
+
+async def send_answer(send: Send, answer: Answer, extra: Mapping[str, str]) -> None:
+    """Send an answer with its own and the extra headers."""
+    headers = {
+        "content-type": answer.content_type,
+        "content-length": str(len(answer.body)),
+        "x-content-type-options": "nosniff",
+    }
+    headers |= {name.lower(): value for name, value in {**extra, **answer.headers}.items()}
+    if answer.status == 304:
+        del headers["content-type"], headers["content-length"]
+    start: Message = {
+        "type": "http.response.start",
+        "status": answer.status,
+        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
+    }
+    await send(start)
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+async def answer_unknown_path(scope: Scope, receive: Receive, send: Send) -> None:
+    """404 for what is no path of the service."""
+    if scope["type"] != "http":
+        return
+    del receive
+    request_id = str(uuid.uuid4())
+    problem = problems.Problem(problems.Code.NOT_FOUND, f"there is no path {requests.show(scope['path'])}")
+    await send_answer(send, Answer(problem.body(request_id), status=404), {"x-request-id": request_id})
+
+
+class _Request:
+    """One request on its way through the guard."""
+
+    def __init__(self, around: Surroundings, scope: Scope, receive: Receive) -> None:
+        self._around = around
+        self._scope = scope
+        self._receive = receive
+        self._headers: dict[str, str] = {}
+        for name, value in scope["headers"]:
+            key, text = name.decode("latin-1"), value.decode("latin-1")
+            self._headers[key] = f"{self._headers[key]},{text}" if key in self._headers else text
+        sent_id = self._headers.get("x-request-id")
+        self._id_is_sound = sent_id is not None and _UUID.fullmatch(sent_id) is not None
+        self._sent_id = sent_id
+        self.request_id = sent_id if sent_id is not None and self._id_is_sound else str(uuid.uuid4())
+        self._partner: partners.Partner | None = None
+        self._rate_headers: dict[str, str] = {}
+
+    async def answer(self, endpoint: Endpoint | None, *, allowed: list[str]) -> Answer:
+        around = self._around
+        if endpoint is None:
+            method = requests.show(self._scope["method"])
+            raise problems.Problem(
+                problems.Code.METHOD_NOT_ALLOWED,
+                f"{method} is not a method of this path, but {', '.join(allowed)}",
+                headers={"Allow": ", ".join(allowed)},
+            )
+        if not around.watcher.is_fresh():
+            raise problems.unavailable("this process cannot reach the database just now")
+        now = around.now()
+        address = self._address()
+        if endpoint.authenticated:
+            self._partner = await self._authenticate()
+            check_address(around, self._partner, address)
+            self._limit(self._partner)
+        self._check_request_id(endpoint)
+        if b"%00" in self._scope["raw_path"]:
+            raise problems.not_found()  # no id holds a NUL, and PostgreSQL takes none
+        call = Call(
+            around=around,
+            raw_path=self._scope["raw_path"].decode("ascii"),
+            path_values=self._scope.get("path_params", {}),
+            query=requests.Query(self._scope["query_string"]),
+            headers=self._headers,
+            body=await self._read_body() if endpoint.method == "POST" else {},
+            address=address,
+            now=now,
+            caller=self._partner,
+            request_id=self.request_id,
+        )
+        return await endpoint.handle(call)
+
+    def refuse(self, error: Exception) -> Answer:
+        problem = problems.from_exception(error)
+        if problem is None:
+            _log.error("request failed", exc_info=error, request_id=self.request_id)
+            problem = problems.Problem(
+                problems.Code.INTERNAL_ERROR, "the service failed; tell its support the requestId"
+            )
+        return Answer(problem.body(self.request_id), status=problem.code.status, headers=problem.headers)
+
+    def extra_headers(self, endpoint: Endpoint | None) -> dict[str, str]:
+        headers = {"x-request-id": self.request_id, **self._rate_headers}
+        if endpoint is not None and endpoint.secret:
+            headers["cache-control"] = "no-store"
+        return headers
+
+    def tell(self, path: str, status: int, started: float) -> None:
+        method = self._scope["method"] if status != 405 else "(other)"
+        self._around.metrics.count_request(route=path, method=method, status=status, started=started)
+        wanted = self._around.settings.access_log
+        if wanted == "all" or (wanted == "errors" and status >= 500):
+            _log.info(
+                "request",
+                request_id=self.request_id,
+                partner=self._partner.partner_id if self._partner else None,
+                method=method,
+                route=path,
+                status=status,
+                ms=round((time.perf_counter() - started) * 1000, 2),
+            )
+
+    async def _authenticate(self) -> partners.Partner:
+        match = _BEARER.fullmatch(self._headers.get("authorization", ""))
+        if match is None:
+            raise _unauthorized("send the header Authorization: Bearer <token>, with a token from login")
+        try:
+            claims = self._around.tokens.verify(match[1], now=self._around.now())
+        except login.TokenRefused:
+            raise _unauthorized("the token is expired or not one of this environment; log in again") from None
+        directory = self._around.directory
+        partner = directory.find(claims.partner_id)
+        if partner is None or (claims.credential_id not in partner.credentials and not partner.suspended_at):
+            # Made a moment ago, perhaps, and not seen by this process yet.
+            partner = await directory.find_fresh(claims.partner_id)
+        if partner is None or partner.suspended_at or claims.credential_id not in partner.credentials:
+            raise _unauthorized("the token is no longer valid; log in again")
+        return partner
+
+    def _limit(self, partner: partners.Partner) -> None:
+        settings = self._around.settings
+        rate = settings.rate_per_second if partner.rate_per_second is None else partner.rate_per_second
+        burst = settings.rate_burst if partner.rate_burst is None else partner.rate_burst
+        verdict = self._around.buckets.take(
+            partner.partner_id,
+            per_second=rate / settings.processes,
+            burst=max(1, burst // settings.processes),
+        )
+        if verdict is None:
+            return
+        self._rate_headers = verdict.headers("default")
+        if not verdict.allowed:
+            raise problems.Problem(
+                problems.Code.RATE_LIMITED,
+                f"more than {rate} requests a second; wait as long as Retry-After says",
+            )
+
+    def _check_request_id(self, endpoint: Endpoint) -> None:
+        if self._id_is_sound:
+            return
+        if self._sent_id is not None:
+            raise problems.invalid_member("X-REQUEST-ID", f"{requests.show(self._sent_id)} is not a UUID")
+        generate = self._partner is None or self._partner.request_id_mode is partners.RequestIdMode.GENERATE
+        if endpoint.authenticated and not generate:
+            raise problems.invalid_member("X-REQUEST-ID", "is missing: send a new UUID with each request")
+
+    async def _read_body(self) -> dict[str, Any]:
+        media_type = self._headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type != "application/json":
+            sent = requests.show(media_type) if media_type else "nothing"
+            raise problems.Problem(
+                problems.Code.UNSUPPORTED_MEDIA_TYPE, f"the Content-Type is {sent}, not application/json"
+            )
+        declared = self._headers.get("content-length", "0")
+        if not declared.isdecimal() or len(declared) > 18 or int(declared) > MAX_BODY_BYTES:
+            raise _too_large()
+        try:
+            async with asyncio.timeout(self._around.settings.body_timeout_seconds):
+                body = await self._receive_body()
+        except TimeoutError:
+            problem = problems.invalid_member("body", "did not arrive in time")
+            problem.headers = {"Connection": "close"}
+            raise problem from None
+        return requests.read_json(body)
+
+    async def _receive_body(self) -> bytes:
+        body = bytearray()
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise problems.invalid_member("body", "ended before it was complete")
+            body += message.get("body", b"")
+            if len(body) > MAX_BODY_BYTES:
+                raise _too_large()
+            if not message.get("more_body", False):
+                return bytes(body)
+
+    def _address(self) -> partners.Address | None:
+        client = self._scope.get("client")
+        try:
+            address = _plain(ipaddress.ip_address(client[0])) if client else None
+        except ValueError:
+            return None
+        trusted = self._around.settings.trusted_proxies
+        hops = self._headers.get("x-forwarded-for", "").split(",")[-MAX_FORWARDED_HOPS:]
+        # From the nearest hop outwards: the first that is no proxy of ours is the client.
+        while address is not None and hops and any(address in network for network in trusted):
+            hop = hops.pop().strip()
+            if not hop:
+                break
+            try:
+                address = _plain(ipaddress.ip_address(hop))
+            except ValueError:
+                return None
+        return address
+
+
+def check_address(around: Surroundings, partner: partners.Partner, address: partners.Address | None) -> None:
+    """In production only addresses in the partner's list may call. Raises Problem (403)."""
+    if around.settings.environment is Environment.PRODUCTION and (address is None or not partner.allows(address)):
+        raise problems.Problem(
+            problems.Code.ADDRESS_NOT_ALLOWED, f"the address {address} is not in this partner's list"
+        )
+
+
+def _plain(address: partners.Address) -> partners.Address:
+    """An IPv4 address that came as ::ffff:a.b.c.d, as itself."""
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _unauthorized(message: str) -> problems.Problem:
+    return problems.Problem(problems.Code.UNAUTHORIZED, message, headers={"WWW-Authenticate": "Bearer"})
+
+
+def _too_large() -> problems.Problem:
+    return problems.Problem(problems.Code.BODY_TOO_LARGE, f"the body is larger than {MAX_BODY_BYTES} bytes")

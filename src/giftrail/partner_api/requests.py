@@ -1,0 +1,255 @@
+"""Reading what partners send: JSON without surprises, every violation told at once."""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from giftrail.partner_api import problems
+
+# A value is shown in an error up to this many characters.
+MAX_SHOWN_CHARACTERS = 60
+MAX_QUERY_PARAMETERS = 100
+# Members whose values are never shown.
+_SECRET_MEMBERS = frozenset({"clientSecret"})
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+def read_json(body: bytes) -> dict[str, Any]:
+    """The object in the body, its numbers as Decimals.
+
+    Raises Problem (400) for what is no JSON in UTF-8, no object, repeats a key, or holds NaN or an infinity.
+    """
+    try:
+        value = json.loads(
+            body.decode("utf-8"),
+            object_pairs_hook=_without_repeats,
+            parse_float=Decimal,
+            parse_int=Decimal,
+            parse_constant=_refuse_constant,
+        )
+    except UnicodeDecodeError:
+        raise problems.invalid_member("body", "is not UTF-8") from None
+    except RecursionError:
+        raise problems.invalid_member("body", "is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        message = f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        raise problems.invalid_member("body", message) from None
+    if not isinstance(value, dict):
+        raise problems.invalid_member("body", "is not a JSON object")
+    return value
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise problems.invalid_member(show(repeated), "stands more than once in the same object")
+    return members
+
+
+def _refuse_constant(constant: str) -> None:
+    raise problems.invalid_member("body", f"{constant} is not JSON")
+
+
+def read_struct(members: Mapping[str, Any], type_: type[_Struct]) -> tuple[_Struct | None, list[problems.SubError]]:
+    """The struct, or None and all violations. Members that the struct does not know are ignored."""
+    violations: list[problems.SubError] = []
+    struct = _read_members(members, type_, "", violations)
+    return (None if violations else struct), violations
+
+
+def _read_members(
+    members: Mapping[str, Any], type_: type[_Struct], path: str, violations: list[problems.SubError]
+) -> _Struct | None:
+    values = {}
+    before = len(violations)
+    for field in msgspec.structs.fields(type_):
+        name = f"{path}{field.encode_name}"
+        if field.encode_name in members:
+            values[field.name] = _read_value(members[field.encode_name], field.type, name, violations)
+        elif field.required:
+            violations.append(problems.SubError(name, "is missing"))
+    return type_(**values) if len(violations) == before else None
+
+
+def _read_value(value: Any, type_: Any, name: str, violations: list[problems.SubError]) -> Any:
+    plain, constraints, nullable = _unwrap(type_)
+    if value is None and nullable:
+        return None
+    if isinstance(plain, type) and issubclass(plain, msgspec.Struct):
+        if isinstance(value, dict):
+            return _read_members(value, plain, f"{name}.", violations)
+        violations.append(problems.SubError(name, f"is {_kind(value)}, not an object"))
+        return None
+    if get_origin(plain) is list:
+        return _read_list(value, get_args(plain)[0], constraints, name, violations)
+    wanted = str if plain is str else Decimal
+    if not isinstance(value, wanted):
+        violations.append(problems.SubError(name, f"is {_kind(value)}, not a {_KINDS[wanted]}"))
+    elif isinstance(value, str) and (complaint := _complain_of_text(value, constraints)):
+        shown = "" if name in _SECRET_MEMBERS else f"{show(value)} "
+        violations.append(problems.SubError(name, shown + complaint))
+    return value
+
+
+def _read_list(
+    value: Any,
+    item_type: Any,
+    constraints: Sequence[msgspec.Meta],
+    name: str,
+    violations: list[problems.SubError],
+) -> list[Any]:
+    if not isinstance(value, list):
+        violations.append(problems.SubError(name, f"is {_kind(value)}, not an array"))
+        return []
+    for meta in constraints:
+        if meta.min_length is not None and len(value) < meta.min_length:
+            violations.append(problems.SubError(name, "is empty"))
+        if meta.max_length is not None and len(value) > meta.max_length:
+            violations.append(problems.SubError(name, f"has {len(value)} items, more than {meta.max_length}"))
+            return []
+    return [_read_value(item, item_type, f"{name}[{place}]", violations) for place, item in enumerate(value)]
+
+
+def _complain_of_text(text: str, constraints: Sequence[msgspec.Meta]) -> str | None:
+    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        return "holds a character that is no text (NUL or half of a surrogate pair)"
+    for meta in constraints:
+        if meta.min_length is not None and len(text) < meta.min_length:
+            return "is empty"
+        if meta.max_length is not None and len(text) > meta.max_length:
+            return f"has {len(text)} characters, more than {meta.max_length}"
+        if meta.pattern is not None and not re.search(meta.pattern, text):
+            return f"is not {meta.description}"
+    return None
+
+
+def _unwrap(type_: Any) -> tuple[Any, list[msgspec.Meta], bool]:
+    """The bare type, its constraints, and whether null is allowed."""
+    constraints: list[msgspec.Meta] = []
+    nullable = False
+    while True:
+        if get_origin(type_) is Annotated:
+            type_, *metas = get_args(type_)
+            constraints += metas
+        elif get_origin(type_) in {Union, UnionType}:
+            nullable = NoneType in get_args(type_)
+            (type_,) = (option for option in get_args(type_) if option is not NoneType)
+        else:
+            return type_, constraints, nullable
+
+
+_KINDS = {str: "string", Decimal: "number"}
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case str():
+            return "a string"
+        case Decimal():
+            return "a number"
+        case list():
+            return "an array"
+        case _:
+            return "an object"
+
+
+def show(value: object) -> str:
+    """A value as an error tells it: short, and printable whatever it holds."""
+    text = str(value)
+    if len(text) > MAX_SHOWN_CHARACTERS:
+        text = text[:MAX_SHOWN_CHARACTERS] + "…"
+    return ascii(text) if isinstance(value, str) and not text.isprintable() else text
+
+
+class Query:
+    """The parameters of a request. Each reader raises Problem (400) and names the parameter and its value."""
+
+    def __init__(self, query_string: bytes) -> None:
+        try:
+            pairs = parse_qsl(
+                query_string.decode("ascii"),
+                keep_blank_values=True,
+                errors="strict",
+                max_num_fields=MAX_QUERY_PARAMETERS,
+            )
+        except ValueError:
+            raise problems.invalid_member("query", "is not percent-encoded UTF-8, or has too many parameters") from None
+        self._values: dict[str, list[str]] = {}
+        for name, value in pairs:
+            if complaint := _complain_of_text(value, ()):
+                raise problems.invalid_member(show(name), complaint)
+            self._values.setdefault(name, []).append(value)
+
+    def text(self, name: str) -> str | None:
+        """The last value given."""
+        values = self._values.get(name)
+        return values[-1] if values else None
+
+    def texts(self, name: str) -> list[str]:
+        """All values given."""
+        return self._values.get(name, [])
+
+    def number(self, name: str) -> int | None:
+        """A whole number from 1."""
+        value = self.text(name)
+        if value is None:
+            return None
+        if not re.fullmatch(r"\+?0*[1-9][0-9]{0,17}", value, re.ASCII):
+            raise problems.invalid_member(name, f"{show(value)} is not a whole number from 1")
+        return int(value)
+
+    def choices(self, name: str, allowed: Sequence[str]) -> list[str]:
+        """The values given, each one of those allowed."""
+        for value in self.texts(name):
+            if value not in allowed:
+                raise problems.invalid_member(name, f"{show(value)} is not one of {', '.join(allowed)}")
+        return self.texts(name)
+
+    def moment(self, name: str) -> datetime | None:
+        """A date and time of RFC 3339, with its offset."""
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            # A plus that was not percent-encoded arrives as a space.
+            moment = datetime.fromisoformat(value.replace(" ", "+"))
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is None or "T" not in value.upper():
+            raise problems.invalid_member(name, f"{show(value)} is not a time such as 2026-01-31T09:30:00Z")
+        return moment
+
+    def cursor(self, name: str = "cursor") -> str | None:
+        """What `write_cursor` was given."""
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            padded = value + "=" * (-len(value) % 4)
+            position = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
+        except (binascii.Error, ValueError):
+            position = ""
+        if not re.fullmatch(r"[a-z0-9_]{1,64}", position):
+            raise problems.invalid_member(name, f"{show(value)} is not a cursor that this list has given")
+        return position
+
+
+def write_cursor(position: str) -> str:
+    """An opaque cursor that leads back to the position."""
+    return base64.urlsafe_b64encode(position.encode("ascii")).decode("ascii").rstrip("=")
