@@ -3,7 +3,7 @@
 import sys
 
 import asyncpg
-import click
+import httpx
 import typer
 
 from giftrail import __version__
@@ -57,16 +57,7 @@ def version(
 def main() -> None:
     """Run the command; a refusal is one sentence on standard error and exit status 1."""
     try:
-        main_app(standalone_mode=False)
-    except click.exceptions.Abort:
-        sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except click.exceptions.Exit as done:
-        sys.exit(done.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        main_app()
     except ledger.InsufficientBalance:
         _fail("the wallet holds less than that")
     except _TOLD as error:
@@ -77,6 +68,8 @@ def main() -> None:
         _fail(f"the database refuses: {error}")
     except BrokenPipeError:
         sys.exit(141)
+    except httpx.HTTPError as error:
+        _fail(f"the service did not answer as it should: {error}")
     except pool.UNAVAILABLE as error:
         _fail(f"the database cannot be reached: {error or type(error).__name__}")
 

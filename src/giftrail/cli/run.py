@@ -22,6 +22,8 @@ from giftrail.kit import log
 from giftrail.settings import Settings
 
 Host = Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")]
+# The demo talks to people; its small stock is meant.
+_QUIET = {"log_level": "WARNING", "access_log": "off", "low_stock_codes": 0}
 Port = Annotated[int | None, typer.Option(help="Port to listen on; 0 picks a free one.", show_default="8080")]
 
 
@@ -74,7 +76,7 @@ def demo_(
     """
     with _stopped_by_signals(), tempfile.TemporaryDirectory(prefix="giftrail-demo-") as folder:
         settings = desk.load_settings(
-            Path(folder), host=host, port=port, environment="staging", log_level="WARNING", access_log="off"
+            Path(folder), host=host, port=port, environment="staging", **_QUIET
         ).model_copy(update={"database_url": None})
         if not as_json:
             desk.out.print(f"Starting PostgreSQL, the API and the workers in {folder} …")
@@ -83,9 +85,11 @@ def demo_(
             log.configure(level=running.log_level)
             listening = _listen(running)
             base_url = _base_url(running, listening.getsockname()[1])
+            partners = asyncio.run(
+                furnish.furnish(app.database_url(running), keys=app.code_keys(running), now=app.now())
+            )
 
             async def play(server: uvicorn.Server) -> None:
-                partners = await furnish.furnish(app.database_url(running), keys=app.code_keys(running), now=app.now())
                 if as_json:
                     desk.print_json(
                         {

@@ -5,7 +5,7 @@ a process that has seen version n has seen every edit up to n.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 
 import structlog
@@ -53,6 +53,11 @@ class Watcher:
     def subscribe(self, topic: Topic, refresh: Refresh) -> None:
         """Have `refresh(version)` awaited whenever the topic's version has risen."""
         self._subscribers[topic] = refresh
+
+    @property
+    def seen(self) -> Mapping[str, int]:
+        """The version of each topic that this process has seen."""
+        return self._seen
 
     def is_fresh(self) -> bool:
         """Whether this process looked recently enough to answer for what it keeps in memory."""

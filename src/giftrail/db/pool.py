@@ -3,14 +3,19 @@
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]"
-Record: TypeAlias = asyncpg.Record
-Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+if TYPE_CHECKING:
+    Record: TypeAlias = asyncpg.Record
+    Connection: TypeAlias = asyncpg.Connection[Record] | PoolConnectionProxy[Record]
+    Pool: TypeAlias = asyncpg.Pool[Record]
+else:  # the driver's classes take a parameter only in its stubs
+    Record = asyncpg.Record
+    Connection = asyncpg.Connection | PoolConnectionProxy
+    Pool = asyncpg.Pool
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 # A caller that finds every connection busy for this long is told that the service is unavailable.

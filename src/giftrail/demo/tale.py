@@ -136,9 +136,8 @@ async def _retries(client: _Partner, partner: DemoPartner) -> None:
     lines = (await client.get("/wallet/transactions?limit=6"))["data"]
     client.say("GET /wallet/transactions", "the newest lines of the statement")
     for line in lines:
-        client.say(
-            "", f"{line['kind']:<10} {line['amount']:>10}   balance {line['balance']:>10}   {line['referenceId']}"
-        )
+        amounts = f"{line['amount']:>10}   balance {line['balance']:>10}"
+        client.say("", f"{line['kind']:<10} {amounts}   {line['referenceId'] or line['note']}")
 
 
 async def _recover(client: _Partner, reference_id: str) -> Any:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from giftrail.catalog import model as catalog
 from giftrail.catalog import rules
 from giftrail.orders import states
-from giftrail.vouchers import model as vouchers
+from giftrail.vouchers import model as voucher_model
 
 MAX_REFERENCE_CHARACTERS = 40
 MAX_LINES = 100
@@ -60,7 +60,7 @@ class Order:
     debit_minor: int
     created_at: datetime
     updated_at: datetime
-    vouchers: tuple[vouchers.Voucher, ...] = ()
+    vouchers: tuple[voucher_model.Voucher, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

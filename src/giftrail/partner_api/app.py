@@ -77,7 +77,9 @@ def _readiness(around: Surroundings) -> Callable[[Request], Awaitable[Response]]
             why = "the database cannot be reached"
         if why is None and not around.watcher.is_fresh():
             why = "changes of catalogue and partners have not been seen lately"
-        body = {"status": "unavailable", "message": why} if why else {"status": "ok"}
+        body: dict[str, object] = {"status": "ok", "seen": around.watcher.seen}
+        if why is not None:
+            body = {"status": "unavailable", "message": why}
         return Response(msgspec.json.encode(body), status_code=503 if why else 200, media_type="application/json")
 
     return answer
