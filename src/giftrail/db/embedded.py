@@ -55,6 +55,11 @@ def running(data_dir: Path, *, postgres_user: str = "") -> Iterator[str]:
         yield url
 
 
+def programs() -> Path:
+    """The folder of PostgreSQL's programs (psql, pgbench, …), for this user. Raises EmbeddedFailed."""
+    return _programs(reachable_by=None)
+
+
 def _prepare(data_dir: Path) -> Path:
     try:
         data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -222,8 +222,7 @@ def _members(details: msgspec.Struct | None) -> Mapping[str, str] | None:
     """The members that are given, as they are spelt on the wire; None when there are none."""
     if details is None:
         return None
-    fields = msgspec.structs.fields(details)
-    members = {field.encode_name: getattr(details, field.name) for field in fields}
+    members = {field.encode_name: getattr(details, field.name) for field in requests.fields(type(details))}
     return {name: value for name, value in members.items() if value is not None} or None
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -69,12 +70,18 @@ def read_struct(members: Mapping[str, Any], type_: type[_Struct]) -> tuple[_Stru
     return (None if violations else struct), violations
 
 
+@functools.cache
+def fields(type_: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The struct's fields; asked once, because msgspec evaluates the annotations at each call."""
+    return msgspec.structs.fields(type_)
+
+
 def _read_members(
     members: Mapping[str, Any], type_: type[_Struct], path: str, violations: list[problems.SubError]
 ) -> _Struct | None:
     values = {}
     before = len(violations)
-    for field in msgspec.structs.fields(type_):
+    for field in fields(type_):
         name = f"{path}{field.encode_name}"
         if field.encode_name in members:
             values[field.name] = _read_value(members[field.encode_name], field.type, name, violations)
@@ -135,6 +142,7 @@ def _complain_of_text(text: str, constraints: Sequence[msgspec.Meta]) -> str | N
     return None
 
 
+@functools.cache
 def _unwrap(type_: Any) -> tuple[Any, list[msgspec.Meta], bool]:
     """The bare type, its constraints, and whether null is allowed."""
     constraints: list[msgspec.Meta] = []
