@@ -47,7 +47,7 @@ class Client(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._next()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _: Exception | None) -> None:
         if not self.done.done():
             self._tally.statuses["broken"] = self._tally.statuses.get("broken", 0) + 1
             self.done.set_result(None)
@@ -97,9 +97,8 @@ async def run(plan: dict[str, Any]) -> dict[str, Any]:
     deadline = started + plan["seconds"]
     clients = []
     for number in range(plan["connections"]):
-        _, client = await loop.create_connection(
-            lambda number=number: Client(plan, number, deadline, tally), "127.0.0.1", plan["port"]
-        )
+        client = Client(plan, number, deadline, tally)
+        await loop.create_connection(lambda made=client: made, "127.0.0.1", plan["port"])  # type: ignore[misc]
         clients.append(client)
     await asyncio.gather(*(client.done for client in clients))
     elapsed = time.perf_counter() - started

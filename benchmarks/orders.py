@@ -8,7 +8,6 @@ share this machine's cores. The figure is the ratio of medians; absolute figures
 
 import argparse
 import asyncio
-import datetime
 import json
 import os
 import platform
@@ -33,6 +32,7 @@ from giftrail.partners import manage
 from giftrail.partners import model as partners
 from giftrail.providers import importing as stock_importing
 from giftrail.providers import protocol
+from giftrail.settings import Settings
 from giftrail.wallet import ledger, onboard
 
 HERE = Path(__file__).parent
@@ -132,9 +132,7 @@ async def furnish(
                     conn, name=f"Bench {number}", kind=partners.Kind.B2B, currency="INR", now=now
                 )
                 made.append(
-                    await manage.create_credential(
-                        conn, partner_id=partner.partner_id, environment="staging", now=now
-                    )
+                    await manage.create_credential(conn, partner_id=partner.partner_id, environment="staging", now=now)
                 )
                 await edit.set_enabled(conn, partner=partner, brand_ids=["bench"], enabled=True, now=now)
                 wallet = await ledger.open_wallet(conn, partner_id=partner.partner_id)
@@ -172,9 +170,9 @@ async def fill_stock(conn: pool.Connection, arguments: argparse.Namespace, keys:
     path.unlink()
 
 
-def settings(folder: str) -> Any:
+def settings(folder: str) -> Settings:
     """The settings of the benchmark's service."""
-    return app.Settings(data_dir=Path(folder), rate_per_second=0, access_log="off", log_level="WARNING", port=0)
+    return Settings(data_dir=Path(folder), rate_per_second=0, access_log="off", log_level="WARNING", port=0)
 
 
 @contextmanager
@@ -248,7 +246,7 @@ def pgbench(database: str, wallets: int, arguments: argparse.Namespace) -> float
             str(embedded.programs() / "pgbench"), "-n", "-M", "prepared", "-f", str(HERE / "one_order.sql"),
             "-D", f"wallets={wallets}", "-c", str(arguments.pgbench_clients), "-j", "2",
             "-T", str(max(1, round(arguments.seconds))), "-h", httpx.URL(f"http://x?{host[0]}").params["host"],
-            "-U", embedded.SUPERUSER, database.split("/")[-1].split("?")[0],
+            "-U", embedded.SUPERUSER, httpx.URL(database).path[1:],
         ],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
@@ -266,7 +264,7 @@ async def list_findings(database: str) -> list[str]:
 def machine() -> str:
     """Where the figures were measured."""
     models = re.findall(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text()) or [platform.processor()]
-    return f"{models[0]}, {os.cpu_count()} cores, Python {platform.python_version()}, {datetime.date.today():%Y-%m-%d}"
+    return f"{models[0]}, {os.cpu_count()} cores, Python {platform.python_version()}, {app.now():%Y-%m-%d}"
 
 
 def table(report: dict[str, Any]) -> str:
@@ -275,11 +273,11 @@ def table(report: dict[str, Any]) -> str:
         f"{report['machine']}; {report['provider']}, {report['vouchers']} voucher(s) per order",
         "wallets  service/s  pgbench/s  ratio  p50 ms  p99 ms  answers",
     ]
-    for one in report["results"]:
-        lines.append(
-            f"{one['wallets']:>7}  {one['servicePerSecond']:>9.0f}  {one['pgbenchPerSecond']:>9.0f}"
-            f"  {one['ratio']:>5}  {one['p50Ms']:>6}  {one['p99Ms']:>6}  {one['statuses']}"
-        )
+    lines += [
+        f"{one['wallets']:>7}  {one['servicePerSecond']:>9.0f}  {one['pgbenchPerSecond']:>9.0f}"
+        f"  {one['ratio']:>5}  {one['p50Ms']:>6}  {one['p99Ms']:>6}  {one['statuses']}"
+        for one in report["results"]
+    ]
     return "\n".join(lines) + "\n"
 
 

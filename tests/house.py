@@ -18,7 +18,7 @@ import uvicorn
 from pydantic import SecretStr
 
 from giftrail import app
-from giftrail.catalog import edit, importing
+from giftrail.catalog import edit, rows
 from giftrail.catalog import model as catalog
 from giftrail.db import changes, pool
 from giftrail.kit import money
@@ -218,9 +218,9 @@ class House:
         """Import a brand: a FIXED one of INR with denominations 100, 250, 500 from the generator, with changes."""
         brand_id = brand_id or f"brand-{uuid.uuid4().hex[:10]}"
         row = brand_row(brand_id, **members)
-        problems_row = importing._Row(1, row)  # noqa: SLF001 — one row, as a file's row is read
-        brand = problems_row.brand(protocol.AT_ONCE)
-        assert problems_row.problems == []
+        read = rows.Row(1, row)
+        brand = read.brand(protocol.AT_ONCE)
+        assert read.problems == []
 
         async def deed(conn: pool.Connection) -> None:
             await edit.upsert_brands(conn, [brand], now=app.now())
@@ -332,7 +332,7 @@ def serving(url: str, **overrides: Any) -> Iterator[House]:
         try:
             with asyncio.Runner(loop_factory=app.loop_factory) as runner:
                 runner.run(app.serve_here(settings, listening, beside=tell))
-        except BaseException as error:  # noqa: BLE001 — told to the test below
+        except BaseException as error:
             failures.append(error)
         finally:
             ready.set()

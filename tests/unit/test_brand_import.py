@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from giftrail.catalog import importing, model
+from giftrail.catalog import importing, model, rows
 from giftrail.providers import protocol
 from house import brand_row
 
-Found = tuple[list[model.Brand], list[importing.Problem]]
+Found = tuple[list[model.Brand], list[rows.Problem]]
 
 
 def json_text(rows: list[dict[str, Any]]) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from giftrail.catalog import importing, model, rules
+from giftrail.catalog import model, rows, rules
 from giftrail.orders import model as orders
 from giftrail.orders.decide import Again, Conflict, Decision, Fail, Known, Replay, Serve, decide
 from giftrail.providers import protocol
@@ -14,7 +14,7 @@ NOW = datetime(2025, 3, 1, tzinfo=UTC)
 
 
 def brand(*providers: str) -> model.Brand:
-    row = importing._Row(1, brand_row("b", providers=list(providers)))
+    row = rows.Row(1, brand_row("b", providers=list(providers)))
     made = row.brand(protocol.AT_ONCE)
     assert row.problems == []
     return made

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from giftrail.catalog import importing, model, rules
+from giftrail.catalog import model, rows, rules
 from giftrail.orders import failures
 from giftrail.providers import protocol
 from house import brand_row
@@ -11,7 +11,7 @@ Refusal = rules.Refusal
 
 
 def brand(**members: Any) -> model.Brand:
-    row = importing._Row(1, brand_row("b", **members))
+    row = rows.Row(1, brand_row("b", **members))
     made = row.brand(protocol.AT_ONCE)
     assert row.problems == []
     return made

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from giftrail import app
 from giftrail.db import embedded, migrate, pool
-from giftrail.operators import store as trail
+from giftrail.operators import trail
 from giftrail.settings import Settings
 
 DataDir = Annotated[
@@ -51,9 +51,7 @@ class Desk:
         """A transaction that holds the deed and its line in the audit trail."""
         async with self.conn.transaction():
             yield
-            await trail.append_act(
-                self.conn, operator=self.operator, act=act, subject=subject, detail=detail, now=self.now
-            )
+            await trail.record(self.conn, operator=self.operator, act=act, subject=subject, detail=detail, now=self.now)
 
 
 def load_settings(data_dir: Path | None, **overrides: Any) -> Settings:

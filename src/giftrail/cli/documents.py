@@ -9,12 +9,14 @@ import typer
 from giftrail.cli import desk
 from giftrail.orders import states
 from giftrail.partner_api import app, openapi
+from giftrail.settings import Settings
 
 
 def render() -> dict[str, str]:
     """Path inside the repository → what must stand there."""
     document = msgspec.json.format(msgspec.json.encode(openapi.document(app.ENDPOINTS), order="sorted"), indent=2)
     return {
+        "docs/settings.md": _settings(),
         "docs/openapi/partner.json": document.decode() + "\n",
         "docs/states.md": (
             "# The states of an order\n\n"
@@ -23,6 +25,28 @@ def render() -> dict[str, str]:
             f"```mermaid\n{states.draw()}\n```\n"
         ),
     }
+
+
+def _settings() -> str:
+    lines = [
+        "# Settings",
+        "",
+        "Read from the environment. Drawn from `src/giftrail/settings.py` by `just docs`.",
+        "",
+        "| variable | default | meaning |",
+        "| --- | --- | --- |",
+    ]
+    for name, field in Settings.model_fields.items():
+        default = "the user's data folder" if name == "data_dir" else _default(field.get_default())
+        meaning = field.description or name.replace("_", " ")
+        lines.append(f"| `GIFTRAIL_{name.upper()}` | {default} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def _default(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None or value == "" else str(value)
 
 
 def docs(

@@ -75,9 +75,9 @@ def demo_(
     Example: giftrail demo --once
     """
     with _stopped_by_signals(), tempfile.TemporaryDirectory(prefix="giftrail-demo-") as folder:
-        settings = desk.load_settings(
-            Path(folder), host=host, port=port, environment="staging", **_QUIET
-        ).model_copy(update={"database_url": None})
+        settings = desk.load_settings(Path(folder), host=host, port=port, environment="staging", **_QUIET).model_copy(
+            update={"database_url": None}
+        )
         if not as_json:
             desk.out.print(f"Starting PostgreSQL, the API and the workers in {folder} …")
         with desk.database(settings) as found:

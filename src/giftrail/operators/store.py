@@ -6,17 +6,16 @@ from typing import Any
 import msgspec
 
 from giftrail.db import pool
-from giftrail.kit import ids
 
 
 async def append_act(
-    conn: pool.Connection, *, operator: str, act: str, subject: str, detail: dict[str, Any], now: datetime
+    conn: pool.Connection, *, act_id: str, operator: str, act: str, subject: str, detail: dict[str, Any], now: datetime
 ) -> None:
-    """Record that `operator` did `act` to `subject`, inside the transaction of the act."""
+    """Add a line to the trail."""
     await conn.execute(
         "INSERT INTO operator_act (act_id, operator, act, subject, detail, acted_at)"
         " VALUES ($1, $2, $3, $4, $5, $6)",
-        ids.new("act", now=now), operator, act, subject, msgspec.json.encode(detail, enc_hook=str).decode(), now,
+        act_id, operator, act, subject, msgspec.json.encode(detail, enc_hook=str).decode(), now,
     )  # fmt: skip
 
 

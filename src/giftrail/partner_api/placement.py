@@ -1,0 +1,164 @@
+"""Place an order (specification, Place an order; wire contract, Place Order): from the body to a draft."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+import msgspec
+
+from giftrail.catalog import rules
+from giftrail.kit import ids, money
+from giftrail.orders import fingerprint, model, store
+from giftrail.partner_api import problems, requests, shapes, wire
+from giftrail.partner_api.endpoints import Answer, Call
+from giftrail.partners import model as partners
+from giftrail.providers import protocol
+
+
+async def place_order(call: Call) -> Answer:
+    """Place an order, or answer the one that has this referenceId and content already."""
+    wanted = _read_order(call)
+    receipt = await call.around.gatherer.submit(await _draft(call, wanted))
+    call.around.metrics.count_receipt(receipt)
+    headers = {"Idempotent-Replayed": "true"} if receipt.replayed else {}
+    return Answer(wire.encode(wire.order(receipt.order)), headers=headers)
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """A request that is sound in itself. `dynamic` are violations of what can change, told unless it is a replay."""
+
+    order: shapes.OrderRequest
+    amount_minor: int
+    lines: Mapping[int, int]
+    customer: Mapping[str, str] | None
+    delivery: Mapping[str, str] | None
+    fingerprint: bytes
+    dynamic: list[problems.SubError]
+
+
+def _read_order(call: Call) -> _Wanted:
+    order, violations = requests.read_struct(call.body, shapes.OrderRequest)
+    if order is None:
+        raise problems.invalid(violations)
+    currency = call.partner.currency
+    amount_minor = _positive_amount(order.amount, "amount", currency, violations)
+    lines: dict[int, int] = {}
+    for place, detail in enumerate(order.denomination_details):
+        name = f"denominationDetails[{place}]"
+        denomination = _positive_amount(detail.denomination, f"{name}.denomination", currency, violations)
+        quantity = _quantity(detail.quantity, f"{name}.quantity", violations)
+        lines[denomination] = lines.get(denomination, 0) + quantity
+    if not violations and (vouchers := sum(lines.values())) > model.MAX_VOUCHERS:
+        message = f"{vouchers} vouchers in all, more than {model.MAX_VOUCHERS}"
+        violations.append(problems.SubError("denominationDetails", message))
+    if violations:
+        raise problems.invalid(violations)
+    total = sum(denomination * quantity for denomination, quantity in lines.items())
+    if total != amount_minor:
+        message = (
+            f"amount is {requests.show(order.amount)} but the denominations add up to"
+            f" {money.to_major(total, currency=currency)}"
+        )
+        raise problems.Problem(problems.Code.ORDER_AMOUNT_MISMATCH, message, [problems.SubError("amount", message)])
+    customer, delivery = _members(order.customer_details), _members(order.delivery_details)
+    return _Wanted(
+        order=order,
+        amount_minor=amount_minor,
+        lines=lines,
+        customer=customer,
+        delivery=delivery,
+        fingerprint=fingerprint.fingerprint(
+            brand_id=order.product_id,
+            amount_minor=amount_minor,
+            lines=lines,
+            customer=customer,
+            delivery=delivery,
+        ),
+        dynamic=_missing_customer(call.partner, customer),
+    )
+
+
+async def _draft(call: Call, wanted: _Wanted) -> model.Draft:
+    around, partner, order = call.around, call.partner, wanted.order
+    brand = around.catalog.find_brand(order.product_id)
+    entitlement = (await around.catalog.read_entitlements(partner.partner_id)).get(order.product_id)
+    if brand is None or wanted.dynamic:
+        # A replay is answered the same after the partner has changed: the reference is looked up first.
+        await _refuse_conflict(call, wanted)
+        if brand is None:
+            raise problems.Problem(
+                problems.Code.NOT_FOUND,
+                f"productId {requests.show(order.product_id)} is no brand of the catalogue",
+            )
+    enabled = entitlement is not None and entitlement.enabled
+    percentage = entitlement.discount_percentage if entitlement else Decimal(0)
+    return model.Draft(
+        order_id=ids.new("ord", now=call.now),
+        partner_id=partner.partner_id,
+        reference_id=order.reference_id,
+        fingerprint=wanted.fingerprint,
+        brand=brand,
+        lines=wanted.lines,
+        amount_minor=wanted.amount_minor,
+        discount_percentage=percentage,
+        debit_minor=money.discounted(wanted.amount_minor, percentage=percentage),
+        customer=_json(wanted.customer),
+        delivery=_json(wanted.delivery),
+        refusal=rules.judge(brand, enabled=enabled, lines=wanted.lines, known_providers=protocol.AT_ONCE),
+        placed_at=call.now,
+    )
+
+
+async def _refuse_conflict(call: Call, wanted: _Wanted) -> None:
+    """Raises ReferenceConflict, or Problem when the reference is free; returns for a replay."""
+    known = await store.find_order_by_reference(
+        call.around.database.read, partner_id=call.partner.partner_id, reference_id=wanted.order.reference_id
+    )
+    if known is None:
+        if wanted.dynamic:
+            raise problems.invalid(wanted.dynamic)
+    elif known.fingerprint != wanted.fingerprint:
+        raise model.ReferenceConflict(reference_id=known.reference_id, order_id=known.order_id)
+
+
+def _missing_customer(partner: partners.Partner, customer: Mapping[str, str] | None) -> list[problems.SubError]:
+    if partner.kind is partners.Kind.B2B:
+        return []
+    if customer is None:
+        return [problems.SubError("customerDetails", "is missing: a B2C partner names the customer of each order")]
+    missing = []
+    if not customer.get("name"):
+        missing.append(problems.SubError("customerDetails.name", "is missing"))
+    if not customer.get("phoneNumber") and not customer.get("email"):
+        missing.append(problems.SubError("customerDetails", "has neither phoneNumber nor email"))
+    return missing
+
+
+def _positive_amount(amount: Decimal, name: str, currency: str, violations: list[problems.SubError]) -> int:
+    try:
+        minor = money.to_minor(amount, currency=currency)
+    except money.AmountRefused as refused:
+        violations.append(problems.SubError(name, f"{requests.show(amount)} {refused}"))
+        return 0
+    if minor <= 0:
+        violations.append(problems.SubError(name, f"{requests.show(amount)} is not more than 0"))
+    return minor
+
+
+def _quantity(quantity: Decimal, name: str, violations: list[problems.SubError]) -> int:
+    if not 1 <= quantity <= model.MAX_VOUCHERS or quantity != quantity.to_integral_value():
+        message = f"{requests.show(quantity)} is not a whole number from 1 to {model.MAX_VOUCHERS}"
+        violations.append(problems.SubError(name, message))
+        return 0
+    return int(quantity)
+
+
+def _members(details: msgspec.Struct | None) -> Mapping[str, str] | None:
+    """The members that are given, as they are spelt on the wire; None when there are none."""
+    if details is None:
+        return None
+    members = {field.encode_name: getattr(details, field.name) for field in requests.fields(type(details))}
+    return {name: value for name, value in members.items() if value is not None} or None
+
+
+def _json(members: Mapping[str, str] | None) -> str | None:
+    return msgspec.json.encode(members).decode() if members else None
