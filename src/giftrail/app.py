@@ -171,6 +171,7 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Lifespan here, everything else at the door."""
         if scope["type"] == "lifespan":
+            scope["state"][connection.HEADER_TIMEOUT_SECONDS] = self._settings.header_timeout_seconds
             await self._live(receive, send)
         elif self._door is not None:
             await self._door(scope, receive, send)
@@ -252,7 +253,7 @@ def _options(settings: Settings) -> dict[str, Any]:
         "host": settings.host,
         "port": settings.port,
         "loop": "uvloop",
-        "http": connection.limited(settings.header_timeout_seconds),
+        "http": connection.Limited,
         "ws": "none",
         "lifespan": "on",
         "log_config": None,

@@ -14,17 +14,17 @@ from house import brand_row
 Found = tuple[list[model.Brand], list[rows.Problem]]
 
 
-def json_text(rows: list[dict[str, Any]]) -> str:
+def json_text(listed: list[dict[str, Any]]) -> str:
     """One row a line, the first on line 2; Decimals as JSON numbers."""
-    return "[\n" + ",\n".join(json.dumps(row, default=float) for row in rows) + "\n]\n"
+    return "[\n" + ",\n".join(json.dumps(row, default=float) for row in listed) + "\n]\n"
 
 
-def csv_text(rows: list[dict[str, Any]]) -> str:
+def csv_text(listed: list[dict[str, Any]]) -> str:
     written = io.StringIO()
-    columns = list(dict.fromkeys(name for row in rows for name in row))
+    columns = list(dict.fromkeys(name for row in listed for name in row))
     writer = csv.DictWriter(written, columns, lineterminator="\n")
     writer.writeheader()
-    for row in rows:
+    for row in listed:
         writer.writerow({name: "|".join(map(str, v)) if isinstance(v, list) else v for name, v in row.items()})
     return written.getvalue()
 
@@ -230,8 +230,8 @@ def test_a_flexible_brand_has_bounds_and_no_list(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["brands.json", "brands.csv"])
 def test_every_bad_row_is_told_with_its_own_line(tmp_path: Path, name: str) -> None:
-    rows = [brand_row(f"b{n}") | ({"cardType": "PAPER", "status": "GONE"} if n % 2 else {}) for n in range(300)]
-    text = csv_text([{"status": "ACTIVE"} | row for row in rows]) if name.endswith("csv") else json_text(rows)
+    listed = [brand_row(f"b{n}") | ({"cardType": "PAPER", "status": "GONE"} if n % 2 else {}) for n in range(300)]
+    text = csv_text([{"status": "ACTIVE"} | row for row in listed]) if name.endswith("csv") else json_text(listed)
     _, problems = read(tmp_path, text, name)
     assert [(problem.line, problem.member) for problem in problems] == [
         (n + 2, member) for n in range(1, 300, 2) for member in ("status", "cardType")
@@ -241,8 +241,8 @@ def test_every_bad_row_is_told_with_its_own_line(tmp_path: Path, name: str) -> N
 
 @pytest.mark.parametrize("name", ["brands.json", "brands.csv"])
 def test_an_id_that_stands_twice_is_told_with_both_lines(tmp_path: Path, name: str) -> None:
-    rows = [brand_row(brand_id) for brand_id in ("a", "b", "a", "a")]
-    _, problems = read(tmp_path, csv_text(rows) if name.endswith("csv") else json_text(rows), name)
+    listed = [brand_row(brand_id) for brand_id in ("a", "b", "a", "a")]
+    _, problems = read(tmp_path, csv_text(listed) if name.endswith("csv") else json_text(listed), name)
     assert [str(problem) for problem in problems] == [
         "line 4: id: 'a' stands on line 2 already",
         "line 5: id: 'a' stands on line 2 already",
@@ -264,8 +264,8 @@ def test_a_csv_row_shorter_than_the_header_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("separator", ["\u2028", "\x0b", "\x85", "\x1c"])
 def test_a_csv_line_ends_where_csv_says_and_nowhere_else(tmp_path: Path, separator: str) -> None:
-    rows = [brand_row("a", title=f"two{separator}words"), brand_row("b", status="GONE")]
-    brands, problems = read(tmp_path, csv_text([{"status": "ACTIVE"} | row for row in rows]), "brands.csv")
+    listed = [brand_row("a", title=f"two{separator}words"), brand_row("b", status="GONE")]
+    brands, problems = read(tmp_path, csv_text([{"status": "ACTIVE"} | row for row in listed]), "brands.csv")
     assert [(problem.line, problem.member) for problem in problems] == [(3, "status")]
     assert brands[0].title == f"two{separator}words"
 
