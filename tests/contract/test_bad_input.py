@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from house import House, PartnerProgram
 
 MONEY = 100_000
@@ -88,7 +89,21 @@ NOT_AMOUNTS = [
 ]  # fmt: skip
 TOO_LONG_EXPONENTS = ["1e99999999999999999999", "1e-99999999999999999999", "0e99999999999999999999", "1e" + "9" * 9_999]
 NOT_NUMBERS = ['"100"', '"12,50"', '""', "true", "false", "null", "[]", "[100]", "{}", '{"value":100}']
-NOT_JSON = ["NaN", "Infinity", "-Infinity", "+100", "0100", ".5", "1.", "1e", "0x64", "1_000", "١٠٠", "nan", "100 100"]
+NOT_JSON = [
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "+100",
+    "0100",
+    ".5",
+    "1.",
+    "1e",
+    "0x64",
+    "1_000",
+    "\u0661\u0660\u0660",
+    "nan",
+    "100 100",
+]
 NOT_QUANTITIES = [
     "0", "-0", "-1", "1.5", "0.999", "1001", "1e9", "1e400", "1e999999999", "1e-999999999", "-1e999999999",
     "9223372036854775808", "4294967297", MANY_DIGITS, "1." + "0" * 5000 + "1",
@@ -104,9 +119,7 @@ def short(value: object) -> str:
 def test_a_number_that_is_no_amount(house: House, member: str, number: str) -> None:
     raw = Raw()
     line = f'[{{"denomination":{number},"quantity":1}}]'
-    answer = refuse(
-        house, raw, raw.write(amount=number) if member == "amount" else raw.write(denominationDetails=line)
-    )
+    answer = refuse(house, raw, raw.write(amount=number) if member == "amount" else raw.write(denominationDetails=line))
     assert fields_of(answer) == [member]
     if not number.startswith("0.000"):  # as a decimal text or as 1E-10000
         assert tell(number)[:20] in tell_message(answer)
@@ -306,9 +319,7 @@ SEVERAL: dict[str, tuple[dict[str, str | None], list[str]]] = {
 
 
 @pytest.mark.parametrize(("members", "fields"), SEVERAL.values(), ids=SEVERAL)
-def test_all_violations_are_listed_at_once(
-    house: House, members: dict[str, str | None], fields: list[str]
-) -> None:
+def test_all_violations_are_listed_at_once(house: House, members: dict[str, str | None], fields: list[str]) -> None:
     raw = Raw()
     answer = refuse(house, raw, raw.write(**members))
     assert sorted(fields_of(answer)) == sorted(fields)
@@ -378,7 +389,9 @@ def test_a_whole_surrogate_pair_is_a_character(house: House) -> None:
     assert answer.json()["status"] == "SUCCESS"
 
 
-@pytest.mark.parametrize("value", ["%00", "a%00b", "%ff", "%ed%a0%80", "%c0%80", "%", "%zz", "x" * 10_000, "%F0%9F%8E%81", "%0a", " "])
+@pytest.mark.parametrize(
+    "value", ["%00", "a%00b", "%ff", "%ed%a0%80", "%c0%80", "%", "%zz", "x" * 10_000, "%F0%9F%8E%81", "%0a", " "]
+)
 @pytest.mark.parametrize(
     "path", ["/orders/{}", "/orders/by-reference/{}", "/orders/vouchers/{}", "/products/{}"]
 )  # fmt: skip
@@ -622,9 +635,7 @@ def test_the_service_still_serves_after_all_that(house: House) -> None:
      b'{"clientId":"a","clientId":"b","clientSecret":"x"}', b'{"clientId":"a"}', b"\xff", b'{"a":1e99999999999999999999}'],
 )  # fmt: skip
 def test_a_login_of_the_wrong_shape(house: House, body: bytes) -> None:
-    answer = house.client().post(
-        "/v1/partners/auth/login", content=body, headers={"Content-Type": "application/json"}
-    )
+    answer = house.client().post("/v1/partners/auth/login", content=body, headers={"Content-Type": "application/json"})
     assert_refused(answer)
 
 

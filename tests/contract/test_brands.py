@@ -424,8 +424,7 @@ def test_filters_are_combined_by_and(
 def test_pages_are_pages_of_what_the_filters_leave(varied: tuple[PartnerProgram, dict[str, str]]) -> None:
     partner, ids = varied
     pages = [
-        partner.get("/products", params={"status": "ACTIVE", "limit": 3, "pageNo": number}).json()
-        for number in (1, 2)
+        partner.get("/products", params={"status": "ACTIVE", "limit": 3, "pageNo": number}).json() for number in (1, 2)
     ]
     assert [(page["total"], len(page["data"])) for page in pages] == [(4, 3), (4, 1)]
     assert [page["nextCursor"] for page in pages] == [{"pageNo": 2, "limit": 3}, None]
@@ -511,7 +510,7 @@ def test_what_changed_is_sent_again(house: House, path: Callable[[dict[str, str]
     changes: list[Callable[[], None]] = [
         lambda: set_status(house, ids["a"], catalog.Status.INACTIVE),
         lambda: discount(house, partner, ids["a"], "7"),
-        lambda: (house.brand(ids["a"], title="Another") and None),
+        lambda: house.brand(ids["a"], title="Another") and None,
     ]
     for change in changes:
         change()

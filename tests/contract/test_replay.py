@@ -9,7 +9,6 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from house import House, PartnerProgram
 
 from giftrail import app
 from giftrail.catalog import edit
@@ -19,6 +18,7 @@ from giftrail.kit import money
 from giftrail.partners import manage
 from giftrail.partners import model as partners
 from giftrail.wallet import ledger
+from house import House, PartnerProgram
 
 MONEY = 100_000
 CUSTOMER = {"name": "Asha Rao", "phoneNumber": "+919800000000", "email": "asha@example.com"}
@@ -38,9 +38,7 @@ def details(*lines: tuple[Any, Any]) -> list[dict[str, Any]]:
 
 def rich_body(partner: PartnerProgram, **changes: Any) -> dict[str, Any]:
     """An order with every member the specification has."""
-    body = partner.order_body(
-        lines={500: 1, 100: 2}, customerDetails=dict(CUSTOMER), deliveryDetails=dict(DELIVERY)
-    )
+    body = partner.order_body(lines={500: 1, 100: 2}, customerDetails=dict(CUSTOMER), deliveryDetails=dict(DELIVERY))
     return body | changes
 
 

@@ -445,7 +445,9 @@ def test_orders_at_the_same_time_cross_once(house: House) -> None:
     set_threshold(house, partner, 550)
     partner.log_in()
     with ThreadPoolExecutor(10) as threads:
-        statuses = [answer.json()["status"] for answer in threads.map(lambda _: partner.place(lines={100: 1}), range(10))]
+        statuses = [
+            answer.json()["status"] for answer in threads.map(lambda _: partner.place(lines={100: 1}), range(10))
+        ]
     assert statuses == ["SUCCESS"] * 10
     bodies = told(house, partner, events.Kind.WALLET_LOW_BALANCE)
     assert [(body["balance"], body["threshold"]) for body in bodies] == [(500, 550)]
@@ -490,7 +492,12 @@ def test_brand_updated_is_told_to_enabled_partners_when_what_it_tells_changed(
     enabled, disabled, never = (house.partner(brands=brands) for brands in ([brand_id], [brand_id], []))
     house.enable(disabled, brand_id, enabled=False)
     house.brand(brand_id, **members)
-    restrictions = {"minOrderAmount": 100, "maxOrderAmount": 1_000_000, "minVoucherAmount": 100, "maxVoucherAmount": 500}
+    restrictions = {
+        "minOrderAmount": 100,
+        "maxOrderAmount": 1_000_000,
+        "minVoucherAmount": 100,
+        "maxVoucherAmount": 500,
+    }
     body = {"id": brand_id, "denominationType": "FIXED", "status": "ACTIVE", "denominations": [100, 250, 500]}
     body |= {name: value for name, value in changed.items() if name in body}
     restrictions |= {name: value for name, value in changed.items() if name in restrictions}

@@ -13,10 +13,10 @@ from typing import Any
 
 import httpx
 import pytest
-from house import House, PartnerProgram
 
 from giftrail.db import pool
 from giftrail.wallet import ledger
+from house import House, PartnerProgram
 
 MONEY = 100_000
 
@@ -47,9 +47,8 @@ def wait_until_blocked(house: House) -> None:
 
     async def run() -> None:
         async with pool.connect(house.url) as conn:
-            while not await conn.fetchval(
-                "SELECT count(*) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            while not await conn.fetchval(  # noqa: ASYNC110 — PostgreSQL tells nobody of a lock that is waited for
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
             ):
                 await asyncio.sleep(0.005)
 
@@ -61,9 +60,7 @@ def send(house: House, partner: PartnerProgram, body: dict[str, Any], *, part: f
     url = httpx.URL(house.base_url)
     sock = socket.create_connection((url.host, url.port), timeout=10)
     content = json.dumps(body).encode()
-    headers = partner.headers(
-        {"Host": "test", "Content-Type": "application/json", "Content-Length": str(len(content))}
-    )
+    headers = partner.headers({"Host": "test", "Content-Type": "application/json", "Content-Length": str(len(content))})
     lines = ["POST /v1/partners/orders HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
     sock.sendall("\r\n".join(lines).encode() + content[: int(len(content) * part)])
     return sock

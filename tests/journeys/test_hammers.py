@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from house import House, PartnerProgram, serving
 
 # More than may wait on one wallet, so that some are turned away and ask again.

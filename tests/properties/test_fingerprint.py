@@ -9,9 +9,9 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from house import House, PartnerProgram
 
 from giftrail.orders.fingerprint import fingerprint
+from house import House, PartnerProgram
 
 details = st.none() | st.dictionaries(st.sampled_from(["name", "email"]), st.sampled_from(["", "a", "b", "é"]))
 contents = st.fixed_dictionaries(
@@ -53,9 +53,7 @@ _references = (f"property-{uuid.uuid4().hex[:12]}-{number}" for number in iterto
 orders = st.fixed_dictionaries(
     {
         "productId": st.sampled_from(["flexible", "fixed"]),
-        "lines": st.lists(
-            st.tuples(st.sampled_from([100, 250, 500]), st.integers(1, 3)), min_size=1, max_size=4
-        ),
+        "lines": st.lists(st.tuples(st.sampled_from([100, 250, 500]), st.integers(1, 3)), min_size=1, max_size=4),
         "customerDetails": st.none() | st.fixed_dictionaries({"name": st.sampled_from(["Asha", "Ravi", "asha"])}),
         "deliveryDetails": st.none() | st.fixed_dictionaries({"recipientType": st.sampled_from(["SELF", "OTHER"])}),
     }

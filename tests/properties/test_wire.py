@@ -2,6 +2,7 @@
 
 import json
 import re
+import uuid
 from decimal import Decimal
 from fractions import Fraction
 from math import floor
@@ -9,11 +10,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from giftrail.kit import money
 from giftrail.partner_api import problems, requests, shapes, wire
+from house import House, PartnerProgram
 
 DECIMALS = {"JPY": 0, "INR": 2, "BHD": 3, "CLF": 4}
 currencies = st.sampled_from(sorted(DECIMALS))
@@ -189,3 +191,34 @@ def test_what_is_shown_is_short_and_printable(value: object) -> None:
     assert shown.isprintable()
     assert len(shown) < 10 * requests.MAX_SHOWN_CHARACTERS + 10
     wire.encode(shown)
+
+
+wild_texts = (
+    number_texts
+    | json_values.map(json.dumps)
+    | st.sampled_from(
+        ["1e999999999", "-1e-999999999", "1e99999999999999999999", "9" * 5000, "NaN", '"\\ud800"', "[" * 500]
+    )
+)
+_partners: dict[str, PartnerProgram] = {}
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    members=st.dictionaries(st.sampled_from([*ORDER_MEMBERS, "ignored"]), wild_texts, max_size=3),
+    line=st.dictionaries(st.sampled_from(LINE_MEMBERS), wild_texts, max_size=2),
+    path=st.sampled_from(["/orders", "/auth/login"]),
+)
+def test_no_body_makes_the_service_fail(house: House, members: dict[str, str], line: dict[str, str], path: str) -> None:
+    if house.base_url not in _partners:
+        _partners[house.base_url] = house.partner()
+    lines = {"denomination": "100", "quantity": "1"} | line
+    sound = {
+        "productId": '"fixed"',
+        "referenceId": f'"{uuid.uuid4().hex}"',
+        "amount": lines["denomination"],
+        "denominationDetails": f'[{{"denomination":{lines["denomination"]},"quantity":{lines["quantity"]}}}]',
+    }
+    body = "{" + ",".join(f'"{name}":{text}' for name, text in (sound | members).items()) + "}"
+    answer = _partners[house.base_url].post(path, content=body.encode())
+    assert answer.status_code in {200, 400, 401, 404}, answer.text

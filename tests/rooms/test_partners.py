@@ -271,7 +271,7 @@ def test_a_token_of_a_retired_key_or_another_environment_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "token",
-    ["", "a", "a.b.c", "....", "é" * 50, "eyJhbGciOiJub25lIiwia2lkIjoiazEifQ.eyJzdWIiOiJwcnRfMSJ9.", "\ud800"],
+    ["", "a", "a.b.c", "....", "é" * 50, "eyJhbGciOiJub25lIiwia2lkIjoiazEifQ.eyJzdWIiOiJwcnRfMSJ9."],
 )
 def test_what_is_no_token_is_refused(token: str) -> None:
     with pytest.raises(login.TokenRefused):
