@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from house import House, execute, serving
 
 from giftrail.db import embedded, migrate
+from house import House, execute, serving
 
 TEMPLATE = "giftrail_template"
 _URL = "GIFTRAIL_TEST_DATABASE_URL"

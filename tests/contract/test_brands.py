@@ -11,15 +11,15 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
-from house import House, PartnerProgram, brand_row, serving
 
 from giftrail import app
-from giftrail.catalog import edit, importing
+from giftrail.catalog import edit, rows
 from giftrail.catalog import model as catalog
 from giftrail.db import pool
 from giftrail.partners import model as partners
 from giftrail.providers import protocol
 from giftrail.wallet import onboard
+from house import House, PartnerProgram, brand_row, serving
 
 ENVELOPE = {"data", "pageNo", "limit", "total", "nextCursor"}
 MEMBERS = {
@@ -71,19 +71,19 @@ def set_status(house: House, brand_id: str, status: catalog.Status) -> None:
 
 
 def as_model(brand_id: str, **members: Any) -> catalog.Brand:
-    row = importing._Row(1, brand_row(brand_id, **members))
+    row = rows.Row(1, brand_row(brand_id, **members))
     brand = row.brand(protocol.AT_ONCE)
     assert row.problems == []
     return brand
 
 
-def partner_with(house: House, **rows: dict[str, Any]) -> tuple[PartnerProgram, dict[str, str]]:
+def partner_with(house: House, **brands: dict[str, Any]) -> tuple[PartnerProgram, dict[str, str]]:
     """A partner that sees just the brands of the rows; and their ids."""
     salt = uuid.uuid4().hex[:8]
-    ids = {name: f"{name}-{salt}" for name in rows}
+    ids = {name: f"{name}-{salt}" for name in brands}
 
     async def deed(conn: pool.Connection) -> None:
-        await edit.upsert_brands(conn, [as_model(ids[name], **row) for name, row in rows.items()], now=app.now())
+        await edit.upsert_brands(conn, [as_model(ids[name], **row) for name, row in brands.items()], now=app.now())
 
     house.do(deed)
     return house.partner(brands=list(ids.values())), ids
@@ -125,7 +125,7 @@ def test_every_member_of_a_brand_is_present_and_as_the_operator_gave_it(house: H
         "maxVouchersPerDenomination": 10,
         "maxDenominationsPerOrder": 2,
     }
-    updated = datetime.fromisoformat(brand.pop("updatedAt").replace("Z", "+00:00"))
+    updated = datetime.fromisoformat(brand.pop("updatedAt"))
     assert abs(updated - datetime.now(UTC)) < timedelta(minutes=1)
     given = {name: value for name, value in row.items() if not name.startswith(("min", "max"))}
     assert brand == given | {
@@ -254,9 +254,9 @@ def test_a_brand_of_another_currency_cannot_be_enabled(house: House) -> None:
 @pytest.fixture(scope="module")
 def shop(_session_house: House) -> tuple[PartnerProgram, list[str]]:
     """A partner with 25 brands, of which some have the same title; and their ids in order."""
-    rows = {f"s{number:02}": {"title": f"Shop {number % 9}"} for number in range(25)}
-    partner, ids = partner_with(_session_house, **rows)
-    return partner, [ids[name] for name in sorted(rows, key=lambda name: (rows[name]["title"], name))]
+    shops = {f"s{number:02}": {"title": f"Shop {number % 9}"} for number in range(25)}
+    partner, ids = partner_with(_session_house, **shops)
+    return partner, [ids[name] for name in sorted(shops, key=lambda name: (shops[name]["title"], name))]
 
 
 def test_brands_are_listed_by_title_and_then_by_id(shop: tuple[PartnerProgram, list[str]]) -> None:
@@ -317,7 +317,7 @@ def test_without_page_and_limit_everything_is_listed(shop: tuple[PartnerProgram,
 
 @pytest.mark.parametrize("name", ["pageNo", "limit"])
 @pytest.mark.parametrize(
-    "value", ["0", "-1", "abc", "1.5", "1.0", "1e1", "0x1", "", " ", "1 2", "٥", "null", "1_0", "--1", "1,2"]
+    "value", ["0", "-1", "abc", "1.5", "1.0", "1e1", "0x1", "", " ", "1 2", "\u0665", "null", "1_0", "--1", "1,2"]
 )
 def test_a_page_or_limit_that_is_no_positive_integer_is_400(
     shop: tuple[PartnerProgram, list[str]], name: str, value: str
@@ -459,7 +459,11 @@ def test_a_filter_that_is_no_value_of_its_kind_is_400(
 
 @pytest.mark.parametrize(
     "query",
-    ["q=%00", "q=%FF", "category=%00", "category=%ED%A0%80", "tag=%FF", "status=%FF", "limit=%FF", "updatedSince=%00", "%FF=1", "=", "&&&", "q", "q=" + "x" * 5000, "&".join(["category=x"] * 150), "updatedSince=0001-01-01T00:00:00%2B14:00", "updatedSince=9999-12-31T23:59:59-14:00"],
+    [
+        "q=%00", "q=%FF", "category=%00", "category=%ED%A0%80", "tag=%FF", "status=%FF", "limit=%FF",
+        "updatedSince=%00", "%FF=1", "=", "&&&", "q", "q=" + "x" * 5000, "&".join(["category=x"] * 150),
+        "updatedSince=0001-01-01T00:00:00%2B14:00", "updatedSince=9999-12-31T23:59:59-14:00",
+    ],
 )  # fmt: skip
 @pytest.mark.parametrize("path", ["/products", "/orders", "/wallet/transactions"])
 def test_strange_queries_are_never_a_failure_of_the_service(
@@ -507,10 +511,10 @@ def test_what_the_client_knows_is_304(house: House, path: Callable[[dict[str, st
 def test_what_changed_is_sent_again(house: House, path: Callable[[dict[str, str]], str]) -> None:
     partner, ids = partner_with(house, a={}, b={})
     known = partner.get(path(ids)).headers["etag"]
-    changes: list[Callable[[], None]] = [
+    changes: list[Callable[[], object]] = [
         lambda: set_status(house, ids["a"], catalog.Status.INACTIVE),
         lambda: discount(house, partner, ids["a"], "7"),
-        lambda: house.brand(ids["a"], title="Another") and None,
+        lambda: house.brand(ids["a"], title="Another"),
     ]
     for change in changes:
         change()

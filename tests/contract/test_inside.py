@@ -11,8 +11,9 @@ from urllib.parse import quote, unquote, urljoin
 
 import httpx
 import pytest
-from house import House, PartnerProgram, execute, serving
 from jsonschema import Draft202012Validator
+
+from house import House, PartnerProgram, execute, serving
 
 METHODS = {"get", "put", "post", "delete", "options", "head", "patch", "trace"}
 ORDERS = "/v1/partners/orders"
@@ -188,7 +189,7 @@ def test_every_endpoint_is_described(document: dict[str, Any], method: str, path
     assert operation["security"] == ([] if is_login else [{"token": []}])
     expected = {"200", "400", "401", "403", "429", "500", "503"}
     expected |= {"413", "415"} if method == "POST" else set()
-    expected |= {"404"} if path.endswith("{}") or path == ORDERS and method == "POST" else set()
+    expected |= {"404"} if path.endswith("{}") or (path == ORDERS and method == "POST") else set()
     expected |= {"409"} if path == ORDERS and method == "POST" else set()
     assert expected <= operation["responses"].keys()
 
@@ -233,7 +234,7 @@ def catalogue_answers(house: House) -> Answers:
     partner = house.partner(brands=[full, house.flexible_brand, house.inactive_brand])
     abroad = house.partner(currency="KWD", brands=[kuwaiti])
     etag = partner.get("/products").headers["etag"]
-    calls = [
+    calls: list[tuple[PartnerProgram, str, dict[str, str | None]]] = [
         (partner, "/products", {}),
         (partner, "/products?limit=1", {}),
         (partner, "/products?category=none", {}),
@@ -351,11 +352,11 @@ def test_refused_addresses_and_rates_are_as_the_document_says(database_url: str,
         database_url, environment="production", rate_per_second=1, rate_burst=1, failed_logins_per_minute=1
     ) as house:
         partner = house.partner()
-        partner.token = "x"  # noqa: S105 — not one
+        partner.token = "x"
         for method, path, answer in ask_everything(partner):
             assert_documented(document, method, path, answer)
             assert answer.status_code == (403 if path.endswith("/login") else 401)
-        partner.client_secret = "wrong"  # noqa: S105 — indeed
+        partner.client_secret = "wrong"
         partner.log_in()
         answer = partner.log_in()
         assert answer.status_code == 429
@@ -495,8 +496,8 @@ def test_a_service_that_lives_and_is_ready_says_so(house: House) -> None:
          "DELETE FROM schema_migration WHERE number = 9999"),
         ("UPDATE schema_migration SET digest = 'x' || digest WHERE number = 1",
          "UPDATE schema_migration SET digest = substr(digest, 2) WHERE number = 1"),
-        ("CREATE TABLE kept AS SELECT * FROM schema_migration ORDER BY number DESC LIMIT 1;"
-         " DELETE FROM schema_migration WHERE number = (SELECT number FROM kept)",
+        (("CREATE TABLE kept AS SELECT * FROM schema_migration ORDER BY number DESC LIMIT 1;"
+          " DELETE FROM schema_migration WHERE number = (SELECT number FROM kept)"),
          "INSERT INTO schema_migration SELECT * FROM kept"),
         ("ALTER TABLE schema_migration RENAME TO elsewhere", "ALTER TABLE elsewhere RENAME TO schema_migration"),
     ],

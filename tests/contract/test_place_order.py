@@ -115,7 +115,10 @@ PAIRS = [
     Case("E154 before E150", "E154", DENOMINATION, {"maxVouchersPerDenomination": 2}, _MANY),
     Case("E153 before E150", "E153", DENOMINATION, {"maxDenominationsPerOrder": 1}, _MANY),
     Case("E153 before E155", "E153", DENOMINATION, FLEXIBLE | {"maxDenominationsPerOrder": 1}, {50: 1, 5: 1}),
-    Case("E153 before empty shelf", "E153", DENOMINATION, EMPTY_SHELF | {"maxDenominationsPerOrder": 1}, {100: 1, 250: 1}),
+    Case(
+        "E153 before empty shelf", "E153", DENOMINATION,
+        EMPTY_SHELF | {"maxDenominationsPerOrder": 1}, {100: 1, 250: 1},
+    ),
     Case("E150 before E152", "E150", DENOMINATION, {"minOrderAmount": 500}, {300: 1}),
     Case("empty shelf before E152, too small", "E150", DENOMINATION, EMPTY_SHELF | {"minOrderAmount": 500}),
     Case("empty shelf before E152, too large", "E150", DENOMINATION, EMPTY_SHELF | {"maxOrderAmount": 100}, {100: 2}),
@@ -125,7 +128,10 @@ PAIRS = [
     Case("E150 before E300", "E150", DENOMINATION, lines={300: 1}, money=0),
     Case("empty shelf before E300", "E150", DENOMINATION, EMPTY_SHELF, money=0),
     Case("E155 before E300", "E155", DENOMINATION, FLEXIBLE, {5: 1}, money=0),
-    Case("E102 before everything", "E102", BRAND, {"status": "INACTIVE", "maxVouchersPerOrder": 1}, _MANY, enabled=False, plugged=False, money=0),
+    Case(
+        "E102 before everything", "E102", BRAND, {"status": "INACTIVE", "maxVouchersPerOrder": 1}, _MANY,
+        enabled=False, plugged=False, money=0,
+    ),
 ]  # fmt: skip
 
 

@@ -148,3 +148,24 @@ def test_a_request_that_never_arrived_whole_stores_nothing(house: House, leave: 
     assert find(partner, body["referenceId"], seconds=0.2).status_code == 404
     assert partner.balance() == MONEY
     assert partner.place(body).json()["status"] == "SUCCESS"
+
+
+def test_a_placement_answered_503_is_not_stored_later(house: House) -> None:
+    partner = house.partner()
+    bodies = [partner.order_body() for _ in range(3)]
+    with concurrent.futures.ThreadPoolExecutor(3) as executor, wallet_held(house, partner):
+        placing = []
+        for body in bodies:
+            headers = partner.headers()
+            placing.append(executor.submit(house.client().post, "/v1/partners/orders", json=body, headers=headers))
+            time.sleep(0.2)
+        answers = [one.result(10) for one in placing]
+    for answer in answers:
+        assert (answer.status_code, answer.json()["id"]) == (503, "E011"), answer.text
+        assert int(answer.headers["Retry-After"]) >= 1
+    time.sleep(0.5)
+    for body in bodies:
+        assert partner.get(f"/orders/by-reference/{body['referenceId']}").status_code == 404
+        order = partner.place(body).json()
+        assert order["status"] == "SUCCESS"
+    assert partner.balance() == MONEY - 300

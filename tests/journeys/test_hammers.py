@@ -1,10 +1,12 @@
 """Many at once: one order a reference, no wallet below zero, no code sold twice — with one service and with two."""
 
 import asyncio
+import concurrent.futures
 import contextlib
 import itertools
 import json
 import resource
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,6 +16,9 @@ from typing import Any
 import httpx
 import pytest
 
+from giftrail import app
+from giftrail.db import pool
+from giftrail.providers import protocol, stock
 from house import House, PartnerProgram, serving
 
 # More than may wait on one wallet, so that some are turned away and ask again.
@@ -98,6 +103,29 @@ def services(url: str, count: int) -> Iterator[list[House]]:
     """So many services over one database."""
     with contextlib.ExitStack() as running:
         yield [running.enter_context(serving(url)) for _ in range(count)]
+
+
+@contextlib.contextmanager
+def stock_held(house: House, brand_id: str, codes: int) -> Iterator[None]:
+    """Hold codes of 100 in a transaction of our own, as another process does that is selling them."""
+    held, release = threading.Event(), threading.Event()
+
+    async def hold() -> None:
+        async with pool.connect(house.url) as conn, conn.transaction():
+            demand = protocol.Demand(brand_id, 100_00, codes)
+            shelves = await stock.pick(conn, demands=[demand], keys=app.code_keys(house.settings), now=app.now())
+            assert [len(shelf.codes) for shelf in shelves.values()] == [codes]
+            held.set()
+            await asyncio.to_thread(release.wait, 10)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        holding = executor.submit(asyncio.run, hold())
+        try:
+            assert held.wait(5)
+            yield
+        finally:
+            release.set()
+            holding.result(10)
 
 
 def settle(houses: Sequence[House]) -> None:
@@ -200,3 +228,69 @@ def test_of_two_contents_under_one_reference_one_wins(database_url: str) -> None
         assert {answer.order["orderId"] for answer in answers if answer.status == 409} == {order["id"]}
         assert partner.balance() == 100_000 - order["amount"]
         assert houses[0].audit() == []
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_nobody_is_turned_away_where_the_generator_can_serve(database_url: str, count: int) -> None:
+    with services(database_url, count) as houses:
+        brand_id = houses[0].brand(providers=["stock", "generator"])
+        houses[0].stock(brand_id, 100, 300)
+        partners = [houses[0].partner(brands=[brand_id], money_major=100_000) for _ in range(4)]
+        settle(houses)
+        jobs = [(partner, partner.order_body(brand_id)) for _ in range(100) for partner in partners]
+        answers = hammer(houses, jobs)
+        orders = [answer.order for answer in answers]
+        assert Counter(order["status"] for order in orders) == {"SUCCESS": 400}
+        codes = [voucher["cardNumber"] for order in orders for voucher in order["vouchers"]]
+        assert len(codes) == len(set(codes)) == 400
+        assert sum(not code.isdecimal() for code in codes) == 300  # the stock's codes are hexadecimal
+        assert houses[0].audit() == []
+
+
+def test_large_orders_of_several_denominations_share_a_shelf(database_url: str) -> None:
+    with services(database_url, 2) as houses:
+        brand_id = houses[0].brand(providers=["stock"])
+        for denomination in (100, 250, 500):
+            houses[0].stock(brand_id, denomination, 90)
+        partners = [houses[0].partner(brands=[brand_id], money_major=1_000_000) for _ in range(4)]
+        settle(houses)
+        shapes = [{100: 3, 250: 3}, {500: 3, 100: 3}, {250: 3, 500: 3}]
+        jobs = [
+            (partner, partner.order_body(brand_id, lines))
+            for _ in range(20)
+            for lines in shapes
+            for partner in partners
+        ]
+        orders = [answer.order for answer in hammer(houses, jobs)]
+        assert {(order["status"], order["failureCode"]) for order in orders} == {("SUCCESS", None), ("FAILED", "E150")}
+        vouchers = [voucher for order in orders for voucher in order["vouchers"]]
+        codes = [voucher["cardNumber"] for voucher in vouchers]
+        assert len(codes) == len(set(codes))
+        sold = Counter(voucher["amount"] for voucher in vouchers)
+        # Nobody is refused while both of its denominations are left.
+        assert sum(left == 90 for left in sold.values()) >= 2
+        assert max(sold.values()) <= 90
+        assert houses[0].audit() == []
+
+
+def test_codes_that_another_is_selling_are_not_out_of_stock(house: House) -> None:
+    brand_id = house.brand(providers=["stock"])
+    house.stock(brand_id, 100, 2)
+    partner = house.partner(brands=[brand_id])
+    body = partner.order_body(brand_id)
+    with stock_held(house, brand_id, 2):
+        answer = partner.place(body)
+        assert (answer.status_code, answer.json()["id"]) == (503, "E011"), answer.text
+        assert int(answer.headers["Retry-After"]) >= 1
+    assert partner.get(f"/orders/by-reference/{body['referenceId']}").status_code == 404
+    assert partner.place(body).json()["status"] == "SUCCESS"
+
+
+def test_the_generator_serves_while_another_is_selling_the_stock(house: House) -> None:
+    brand_id = house.brand(providers=["stock", "generator"])
+    house.stock(brand_id, 100, 2)
+    partner = house.partner(brands=[brand_id])
+    with stock_held(house, brand_id, 2):
+        answer = partner.place(product_id=brand_id)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["status"] == "SUCCESS"

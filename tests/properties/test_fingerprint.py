@@ -89,9 +89,11 @@ def spellings(draw: st.DrawFn, order: Mapping[str, Any], reference_id: str) -> s
         f'"amount":{number(sum(denomination * quantity for denomination, quantity in order["lines"]))}',
         f'"denominationDetails":[{spelt}]',
     ]
-    for name in ("customerDetails", "deliveryDetails"):
-        if order[name] is not None or draw(st.booleans()):
-            members.append(f'"{name}":{json.dumps(order[name], ensure_ascii=draw(st.booleans()))}')
+    members += [
+        f'"{name}":{json.dumps(order[name])}'
+        for name in ("customerDetails", "deliveryDetails")
+        if order[name] is not None or draw(st.booleans())
+    ]
     if draw(st.booleans()):
         members.append('"discountAmount":12.5')
     return "{" + ", ".join(draw(st.permutations(members))) + "}"

@@ -46,11 +46,12 @@ class Till:
 
     async def wait_for_waiters(self) -> None:
         """Until a connection of the gatherer waits for a lock."""
+        statement = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name = 'giftrail' AND wait_event_type = 'Lock'"
+        )
         async with asyncio.timeout(5):
-            while not await self.conn.fetchval(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-                " AND application_name = 'giftrail' AND wait_event_type = 'Lock'"
-            ):
+            while not await self.conn.fetchval(statement):  # noqa: ASYNC110 — the server tells it by no event
                 await asyncio.sleep(0.01)
 
     async def cut(self) -> None:
@@ -120,7 +121,7 @@ async def test_orders_that_arrive_while_a_transaction_runs_make_the_next_batch(d
         async with till.locked("SELECT FROM wallet FOR UPDATE"):
             first = asyncio.create_task(till.submit([counter.draft(partner.partner_id, brand)]))
             await till.wait_for_waiters()
-            rest = asyncio.create_task(till.submit([counter.draft(partner.partner_id, brand) for _ in range(50)]))
+            rest = asyncio.create_task(till.submit([counter.draft(partner.partner_id, brand) for _ in range(50)]))  # noqa: RUF006 — awaited below
             await asyncio.sleep(0.05)
             assert till.sizes == [1]
         order_ids(await first + await rest)
@@ -205,7 +206,7 @@ async def test_a_placement_not_begun_in_time_is_refused_and_never_stored(databas
         async with till.locked("SELECT FROM wallet FOR UPDATE"):
             begun = asyncio.create_task(till.submit([counter.draft(partner.partner_id, brand)]))
             await till.wait_for_waiters()
-            late = asyncio.create_task(till.submit([counter.draft(partner.partner_id, brand) for _ in range(3)]))
+            late = asyncio.create_task(till.submit([counter.draft(partner.partner_id, brand) for _ in range(3)]))  # noqa: RUF006
             await asyncio.sleep(0.3)
         order_ids(await begun)
         for refused in await late:
@@ -317,7 +318,7 @@ async def test_codes_held_by_another_transaction_are_waited_for(database_url: st
         async with till.locked("SELECT FROM stock_code FOR UPDATE"):
             placing = asyncio.create_task(till.submit([counter.draft(partner.partner_id, brand)]))
             async with asyncio.timeout(5):
-                while not till.sizes:
+                while not till.sizes:  # noqa: ASYNC110 — a size is told by no event
                     await asyncio.sleep(0.001)
         [outcome] = await placing
         assert isinstance(outcome, orders.Receipt)
@@ -342,9 +343,7 @@ async def test_codes_that_stay_held_turn_the_order_away_and_store_nothing(databa
 async def test_closing_finishes_what_was_taken_and_takes_no_more(database_url: str) -> None:
     async with opened(database_url, batch_orders=10) as till:
         partner, brand = await counter.new_partner(till.conn), await counter.new_brand(till.conn)
-        taken = [
-            asyncio.create_task(till.gatherer.submit(counter.draft(partner.partner_id, brand))) for _ in range(45)
-        ]
+        taken = [asyncio.create_task(till.gatherer.submit(counter.draft(partner.partner_id, brand))) for _ in range(45)]
         await asyncio.sleep(0)
         await till.gatherer.close()
         assert all(task.done() for task in taken)
@@ -362,7 +361,7 @@ async def test_closing_finishes_an_order_that_waits_for_its_codes(database_url: 
         async with till.locked("SELECT FROM stock_code FOR UPDATE"):
             taken = asyncio.create_task(till.gatherer.submit(counter.draft(partner.partner_id, brand)))
             async with asyncio.timeout(5):
-                while not till.sizes or till.gatherer._lines:
+                while not till.sizes or till.gatherer._lines:  # noqa: ASYNC110 — likewise
                     await asyncio.sleep(0)
         assert not taken.done(), "the order must be between two rounds"
         await till.gatherer.close()

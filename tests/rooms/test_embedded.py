@@ -1,5 +1,4 @@
 import asyncio
-import os
 import subprocess
 import sys
 import tempfile
@@ -129,9 +128,13 @@ def test_a_folder_that_cannot_be_is_told_in_one_sentence(tmp_path: Path, folder:
 
 
 REFUSED = """
-import sys
+import os, sys
 from pathlib import Path
 from giftrail.db import embedded
+if os.geteuid() == 0:  # root may write everywhere
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
 try:
     with embedded.running(Path(sys.argv[1])):
         print("started")
@@ -145,10 +148,8 @@ def test_a_folder_that_may_not_be_written_is_told_in_one_sentence(below: str) ->
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         folder.chmod(0o555)
-        as_whom = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
-        done = subprocess.run(
-            [sys.executable, "-c", REFUSED, str(folder / below)], capture_output=True, text=True, check=False, **as_whom
-        )
+        command = [sys.executable, "-c", REFUSED, str(folder / below)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         folder.chmod(0o755)
         assert done.stdout.startswith(f"refused: the data directory {folder / below} cannot be"), done.stderr
         assert len(done.stdout.splitlines()) == 1

@@ -102,7 +102,7 @@ async def set_enabled(
 async def set_discount(
     conn: pool.Connection, *, partner: partners.Partner, brand_id: str, percentage: Decimal, now: datetime
 ) -> None:
-    """Set a partner's discount for a brand, in percent; the partner is told when it changed.
+    """Set a partner's discount for a brand, in percent; the partner is told if the brand is enabled for it.
 
     Raises BrandUnknown, DiscountRefused.
     """
@@ -124,6 +124,8 @@ async def set_discount(
         version=version,
         now=now,
     )
+    if before is None or not before.enabled:
+        return  # what a partner does not see it is not told of
     body = events.brand_discount_updated(
         brand_id=brand_id, discount=money.plain(percentage), previous=money.plain(previous)
     )

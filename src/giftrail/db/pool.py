@@ -36,6 +36,9 @@ UNAVAILABLE = (
     asyncpg.InsufficientResourcesError,
     asyncpg.LockNotAvailableError,
     asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.ObjectNotInPrerequisiteStateError,
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
 )

@@ -1,6 +1,5 @@
 """The door's ASGI application: the route table in the order of the specification, and what looks inside."""
 
-import ipaddress
 from collections.abc import Awaitable, Callable
 from importlib import resources
 
@@ -11,7 +10,7 @@ from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp
 
 from giftrail.db import migrate, pool
-from giftrail.partner_api import brands, guard, login, metrics, openapi, orders, problems, wallet
+from giftrail.partner_api import address, brands, guard, login, metrics, openapi, orders, problems, wallet
 from giftrail.partner_api.endpoints import Endpoint, Surroundings
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -88,7 +87,11 @@ def _readiness(around: Surroundings) -> Callable[[Request], Awaitable[Response]]
 def _metrics(around: Surroundings) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         networks = around.settings.metrics_networks
-        client = ipaddress.ip_address(request.client.host) if request.client else None
+        client = address.client_address(
+            request.client.host if request.client else None,
+            forwarded=",".join(request.headers.getlist("x-forwarded-for")),
+            trusted_proxies=around.settings.trusted_proxies,
+        )
         if client is None or not any(client in network for network in networks):
             problem = problems.Problem(problems.Code.ADDRESS_NOT_ALLOWED, "metrics are not for this address")
             return Response(problem.body(""), status_code=403, media_type="application/json")

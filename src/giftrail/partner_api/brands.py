@@ -21,6 +21,7 @@ async def list_brands(call: Call) -> Answer:
     query = call.query
     page_no, limit = query.number("pageNo"), query.number("limit")
     keeps = _filters(query)
+    query.check()
     catalog = await call.around.catalog.read_catalog(call.partner.partner_id)
     offers = [offer for offer in catalog.offers if all(keep(offer) for keep in keeps)]
     if page_no is None and limit is None:
@@ -60,7 +61,7 @@ def _filters(query: requests.Query) -> list[Callable[[snapshot.Offer], bool]]:
     keeps: list[Callable[[snapshot.Offer], bool]] = []
     if words := (query.text("q") or "").casefold().split():
         if sum(map(len, words)) > _SEARCH_CHARACTERS:
-            raise problems.invalid_member("q", f"has more than {_SEARCH_CHARACTERS} characters")
+            query.complain("q", f"has more than {_SEARCH_CHARACTERS} characters")
         keeps.append(lambda offer: all(word in _searched(offer.brand) for word in words))
     if categories := {category.casefold() for category in query.texts("category")}:
         keeps.append(lambda offer: not categories.isdisjoint(name.casefold() for name in offer.brand.category))

@@ -4,7 +4,6 @@ Order of checks: 405, 503 when this process cannot know, 401, 403, 429, then 400
 """
 
 import asyncio
-import ipaddress
 import re
 import time
 import uuid
@@ -15,13 +14,13 @@ import structlog
 from starlette.types import Message, Receive, Scope, Send
 
 from giftrail.partner_api import problems, requests
+from giftrail.partner_api.address import client_address
 from giftrail.partner_api.endpoints import Answer, Call, Endpoint, Surroundings
 from giftrail.partners import login
 from giftrail.partners import model as partners
 from giftrail.settings import Environment
 
 MAX_BODY_BYTES = 256 * 1024
-MAX_FORWARDED_HOPS = 20
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/=-]+) *", re.IGNORECASE)
 
@@ -75,7 +74,8 @@ async def answer_unknown_path(scope: Scope, receive: Receive, send: Send) -> Non
     if scope["type"] != "http":
         return
     del receive
-    request_id = str(uuid.uuid4())
+    sent_id = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
+    request_id = sent_id if _UUID.fullmatch(sent_id) else str(uuid.uuid4())
     problem = problems.Problem(problems.Code.NOT_FOUND, f"there is no path {requests.show(scope['path'])}")
     await send_answer(send, Answer(problem.body(request_id), status=404), {"x-request-id": request_id})
 
@@ -110,7 +110,12 @@ class _Request:
         if not around.watcher.is_fresh():
             raise problems.unavailable("this process cannot reach the database just now")
         now = around.now()
-        address = self._address()
+        client = self._scope.get("client")
+        address = client_address(
+            client[0] if client else None,
+            forwarded=self._headers.get("x-forwarded-for", ""),
+            trusted_proxies=around.settings.trusted_proxies,
+        )
         if endpoint.authenticated:
             self._partner = await self._authenticate()
             check_address(around, self._partner, address)
@@ -237,25 +242,6 @@ class _Request:
             if not message.get("more_body", False):
                 return bytes(body)
 
-    def _address(self) -> partners.Address | None:
-        client = self._scope.get("client")
-        try:
-            address = _plain(ipaddress.ip_address(client[0])) if client else None
-        except ValueError:
-            return None
-        trusted = self._around.settings.trusted_proxies
-        hops = self._headers.get("x-forwarded-for", "").split(",")[-MAX_FORWARDED_HOPS:]
-        # From the nearest hop outwards: the first that is no proxy of ours is the client.
-        while address is not None and hops and any(address in network for network in trusted):
-            hop = hops.pop().strip()
-            if not hop:
-                break
-            try:
-                address = _plain(ipaddress.ip_address(hop))
-            except ValueError:
-                return None
-        return address
-
 
 def check_address(around: Surroundings, partner: partners.Partner, address: partners.Address | None) -> None:
     """In production only addresses in the partner's list may call. Raises Problem (403)."""
@@ -263,11 +249,6 @@ def check_address(around: Surroundings, partner: partners.Partner, address: part
         raise problems.Problem(
             problems.Code.ADDRESS_NOT_ALLOWED, f"the address {address} is not in this partner's list"
         )
-
-
-def _plain(address: partners.Address) -> partners.Address:
-    """An IPv4 address that came as ::ffff:a.b.c.d, as itself."""
-    return getattr(address, "ipv4_mapped", None) or address
 
 
 def _unauthorized(message: str) -> problems.Problem:

@@ -54,15 +54,18 @@ async def list_orders(call: Call) -> Answer:
     query = call.query
     limit = min(query.number("limit") or DEFAULT_LIMIT, MAX_LIMIT)
     created_from = query.moment("from")
+    created_to = query.moment("to")
     statuses = query.choices("status", list(states.Status))
+    before_id = query.cursor(r"ord_[0-9a-f]{32}")
+    query.check()
     found = await store.list_orders(
         call.around.database.read,
         partner_id=call.partner.partner_id,
         statuses=statuses or None,
         created_from=created_from,
-        created_to=query.moment("to"),
+        created_to=created_to,
         floor_id=ids.floor("ord", at=created_from) if created_from else "",
-        before_id=query.cursor(),
+        before_id=before_id,
         limit=limit + 1,
     )
     more = len(found) > limit

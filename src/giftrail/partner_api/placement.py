@@ -36,22 +36,13 @@ class _Wanted(msgspec.Struct, frozen=True):
 
 
 def _read_order(call: Call) -> _Wanted:
-    order, violations = requests.read_struct(call.body, shapes.OrderRequest)
-    if order is None:
-        raise problems.invalid(violations)
+    order, violations = requests.read_partly(call.body, shapes.OrderRequest)
     currency = call.partner.currency
     amount_minor = _positive_amount(order.amount, "amount", currency, violations)
-    lines: dict[int, int] = {}
-    for place, detail in enumerate(order.denomination_details):
-        name = f"denominationDetails[{place}]"
-        denomination = _positive_amount(detail.denomination, f"{name}.denomination", currency, violations)
-        quantity = _quantity(detail.quantity, f"{name}.quantity", violations)
-        lines[denomination] = lines.get(denomination, 0) + quantity
-    if not violations and (vouchers := sum(lines.values())) > model.MAX_VOUCHERS:
-        message = f"{vouchers} vouchers in all, more than {model.MAX_VOUCHERS}"
-        violations.append(problems.SubError("denominationDetails", message))
+    lines = _read_lines(order.denomination_details, currency, violations)
     if violations:
-        raise problems.invalid(violations)
+        customer = _members(order.customer_details) if requests.is_sound(order.customer_details) else None
+        raise problems.invalid([*violations, *_missing_customer(call.partner, customer, violations)])
     total = sum(denomination * quantity for denomination, quantity in lines.items())
     if total != amount_minor:
         message = (
@@ -73,7 +64,7 @@ def _read_order(call: Call) -> _Wanted:
             customer=customer,
             delivery=delivery,
         ),
-        dynamic=_missing_customer(call.partner, customer),
+        dynamic=_missing_customer(call.partner, customer, []),
     )
 
 
@@ -120,8 +111,27 @@ async def _refuse_conflict(call: Call, wanted: _Wanted) -> None:
         raise model.ReferenceConflict(reference_id=known.reference_id, order_id=known.order_id)
 
 
-def _missing_customer(partner: partners.Partner, customer: Mapping[str, str] | None) -> list[problems.SubError]:
-    if partner.kind is partners.Kind.B2B:
+def _read_lines(
+    details: list[shapes.DenominationDetail], currency: str, violations: list[problems.SubError]
+) -> dict[int, int]:
+    lines: dict[int, int] = {}
+    for place, detail in enumerate(details if requests.is_sound(details) else ()):
+        if requests.is_sound(detail):
+            name = f"denominationDetails[{place}]"
+            denomination = _positive_amount(detail.denomination, f"{name}.denomination", currency, violations)
+            quantity = _quantity(detail.quantity, f"{name}.quantity", violations)
+            lines[denomination] = lines.get(denomination, 0) + quantity
+    if (vouchers := sum(lines.values())) > model.MAX_VOUCHERS:
+        message = f"{vouchers} vouchers in all, more than {model.MAX_VOUCHERS}"
+        violations.append(problems.SubError("denominationDetails", message))
+    return lines
+
+
+def _missing_customer(
+    partner: partners.Partner, customer: Mapping[str, str] | None, known: list[problems.SubError]
+) -> list[problems.SubError]:
+    """What a B2C partner must say of its customer and does not; nothing of what is `known` to be wrong."""
+    if partner.kind is partners.Kind.B2B or any(error.field_name.startswith("customerDetails") for error in known):
         return []
     if customer is None:
         return [problems.SubError("customerDetails", "is missing: a B2C partner names the customer of each order")]
@@ -134,6 +144,8 @@ def _missing_customer(partner: partners.Partner, customer: Mapping[str, str] | N
 
 
 def _positive_amount(amount: Decimal, name: str, currency: str, violations: list[problems.SubError]) -> int:
+    if not requests.is_sound(amount):
+        return 0
     try:
         minor = money.to_minor(amount, currency=currency)
     except money.AmountRefused as refused:
@@ -145,6 +157,8 @@ def _positive_amount(amount: Decimal, name: str, currency: str, violations: list
 
 
 def _quantity(quantity: Decimal, name: str, violations: list[problems.SubError]) -> int:
+    if not requests.is_sound(quantity):
+        return 0
     if not 1 <= quantity <= model.MAX_VOUCHERS or quantity != quantity.to_integral_value():
         message = f"{requests.show(quantity)} is not a whole number from 1 to {model.MAX_VOUCHERS}"
         violations.append(problems.SubError(name, message))

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 from urllib.parse import parse_qsl
@@ -34,8 +34,8 @@ def read_json(body: bytes) -> dict[str, Any]:
         value = json.loads(
             body.decode("utf-8"),
             object_pairs_hook=_without_repeats,
-            parse_float=Decimal,
-            parse_int=Decimal,
+            parse_float=_read_number,
+            parse_int=_read_number,
             parse_constant=_refuse_constant,
         )
     except UnicodeDecodeError:
@@ -53,10 +53,17 @@ def read_json(body: bytes) -> dict[str, Any]:
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
+        seen: set[str] = set()
+        repeated = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise problems.invalid_member(show(repeated), "stands more than once in the same object")
     return members
+
+
+def _read_number(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # an exponent that not even a Decimal has room for
+        raise problems.invalid_member("body", f"{show(text)} is a number out of all bounds") from None
 
 
 def _refuse_constant(constant: str) -> None:
@@ -65,9 +72,22 @@ def _refuse_constant(constant: str) -> None:
 
 def read_struct(members: Mapping[str, Any], type_: type[_Struct]) -> tuple[_Struct | None, list[problems.SubError]]:
     """The struct, or None and all violations. Members that the struct does not know are ignored."""
-    violations: list[problems.SubError] = []
-    struct = _read_members(members, type_, "", violations)
+    struct, violations = read_partly(members, type_)
     return (None if violations else struct), violations
+
+
+def read_partly(members: Mapping[str, Any], type_: type[_Struct]) -> tuple[_Struct, list[problems.SubError]]:
+    """The struct with `msgspec.UNSET` in each field that is wrong, and all violations.
+
+    So the values that are sound can be looked at further, and everything wrong be told at once.
+    """
+    violations: list[problems.SubError] = []
+    return _read_members(members, type_, "", violations), violations
+
+
+def is_sound(value: object) -> bool:
+    """Whether a field that `read_partly` has read is right so far."""
+    return value is not msgspec.UNSET
 
 
 @functools.cache
@@ -78,16 +98,16 @@ def fields(type_: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]
 
 def _read_members(
     members: Mapping[str, Any], type_: type[_Struct], path: str, violations: list[problems.SubError]
-) -> _Struct | None:
-    values = {}
-    before = len(violations)
+) -> _Struct:
+    values: dict[str, Any] = {}
     for field in fields(type_):
         name = f"{path}{field.encode_name}"
         if field.encode_name in members:
             values[field.name] = _read_value(members[field.encode_name], field.type, name, violations)
         elif field.required:
+            values[field.name] = msgspec.UNSET
             violations.append(problems.SubError(name, "is missing"))
-    return type_(**values) if len(violations) == before else None
+    return type_(**values)
 
 
 def _read_value(value: Any, type_: Any, name: str, violations: list[problems.SubError]) -> Any:
@@ -97,36 +117,31 @@ def _read_value(value: Any, type_: Any, name: str, violations: list[problems.Sub
     if isinstance(plain, type) and issubclass(plain, msgspec.Struct):
         if isinstance(value, dict):
             return _read_members(value, plain, f"{name}.", violations)
-        violations.append(problems.SubError(name, f"is {_kind(value)}, not an object"))
-        return None
-    if get_origin(plain) is list:
-        return _read_list(value, get_args(plain)[0], constraints, name, violations)
-    wanted = str if plain is str else Decimal
-    if not isinstance(value, wanted):
-        violations.append(problems.SubError(name, f"is {_kind(value)}, not a {_KINDS[wanted]}"))
-    elif isinstance(value, str) and (complaint := _complain_of_text(value, constraints)):
-        shown = "" if name in _SECRET_MEMBERS else f"{show(value)} "
-        violations.append(problems.SubError(name, shown + complaint))
-    return value
+        complaint = f"{_named(value, name)}, not an object"
+    elif get_origin(plain) is list:
+        complaint = _complain_of_list(value, constraints, name)
+        if not complaint:
+            item_type = get_args(plain)[0]
+            return [_read_value(item, item_type, f"{name}[{place}]", violations) for place, item in enumerate(value)]
+    elif not isinstance(value, str if plain is str else Decimal):
+        complaint = f"{_named(value, name)}, not a {_KINDS[plain]}"
+    elif isinstance(value, str) and (text_complaint := _complain_of_text(value, constraints)):
+        complaint = text_complaint if name in _SECRET_MEMBERS else f"{show(value)} {text_complaint}"
+    else:
+        return value
+    violations.append(problems.SubError(name, complaint))
+    return msgspec.UNSET
 
 
-def _read_list(
-    value: Any,
-    item_type: Any,
-    constraints: Sequence[msgspec.Meta],
-    name: str,
-    violations: list[problems.SubError],
-) -> list[Any]:
+def _complain_of_list(value: Any, constraints: Sequence[msgspec.Meta], name: str) -> str:
     if not isinstance(value, list):
-        violations.append(problems.SubError(name, f"is {_kind(value)}, not an array"))
-        return []
+        return f"{_named(value, name)}, not an array"
     for meta in constraints:
         if meta.min_length is not None and len(value) < meta.min_length:
-            violations.append(problems.SubError(name, "is empty"))
+            return "is empty"
         if meta.max_length is not None and len(value) > meta.max_length:
-            violations.append(problems.SubError(name, f"has {len(value)} items, more than {meta.max_length}"))
-            return []
-    return [_read_value(item, item_type, f"{name}[{place}]", violations) for place, item in enumerate(value)]
+            return f"has {len(value)} items, more than {meta.max_length}"
+    return ""
 
 
 def _complain_of_text(text: str, constraints: Sequence[msgspec.Meta]) -> str | None:
@@ -137,7 +152,7 @@ def _complain_of_text(text: str, constraints: Sequence[msgspec.Meta]) -> str | N
             return "is empty"
         if meta.max_length is not None and len(text) > meta.max_length:
             return f"has {len(text)} characters, more than {meta.max_length}"
-        if meta.pattern is not None and not re.search(meta.pattern, text):
+        if meta.pattern is not None and not re.fullmatch(meta.pattern, text):
             return f"is not {meta.description}"
     return None
 
@@ -159,6 +174,13 @@ def _unwrap(type_: Any) -> tuple[Any, list[msgspec.Meta], bool]:
 
 
 _KINDS = {str: "string", Decimal: "number"}
+
+
+def _named(value: Any, name: str) -> str:
+    """What was sent instead: its kind, and the value itself where it is one and no secret."""
+    if value is None or isinstance(value, dict | list) or name in _SECRET_MEMBERS:
+        return f"is {_kind(value)}"
+    return f"{show(str(value).lower() if isinstance(value, bool) else value)} is {_kind(value)}"
 
 
 def _kind(value: Any) -> str:
@@ -186,9 +208,10 @@ def show(value: object) -> str:
 
 
 class Query:
-    """The parameters of a request. Each reader raises Problem (400) and names the parameter and its value."""
+    """The parameters of a request. What is wrong is noted with its value, and told all at once by `check`."""
 
     def __init__(self, query_string: bytes) -> None:
+        self._violations: list[problems.SubError] = []
         try:
             pairs = parse_qsl(
                 query_string.decode("ascii"),
@@ -201,8 +224,18 @@ class Query:
         self._values: dict[str, list[str]] = {}
         for name, value in pairs:
             if complaint := _complain_of_text(value, ()):
-                raise problems.invalid_member(show(name), complaint)
-            self._values.setdefault(name, []).append(value)
+                self.complain(show(name), complaint)
+            else:
+                self._values.setdefault(name, []).append(value)
+
+    def complain(self, name: str, message: str) -> None:
+        """Note that a parameter is wrong."""
+        self._violations.append(problems.SubError(name, message))
+
+    def check(self) -> None:
+        """Raises Problem (400) with everything that is wrong; called once all parameters are read."""
+        if self._violations:
+            raise problems.invalid(self._violations)
 
     def text(self, name: str) -> str | None:
         """The last value given."""
@@ -219,14 +252,15 @@ class Query:
         if value is None:
             return None
         if not re.fullmatch(r"\+?0*[1-9][0-9]{0,17}", value, re.ASCII):
-            raise problems.invalid_member(name, f"{show(value)} is not a whole number from 1")
+            self.complain(name, f"{show(value)} is not a whole number from 1")
+            return None
         return int(value)
 
     def choices(self, name: str, allowed: Sequence[str]) -> list[str]:
         """The values given, each one of those allowed."""
         for value in self.texts(name):
             if value not in allowed:
-                raise problems.invalid_member(name, f"{show(value)} is not one of {', '.join(allowed)}")
+                self.complain(name, f"{show(value)} is not one of {', '.join(allowed)}")
         return self.texts(name)
 
     def moment(self, name: str) -> datetime | None:
@@ -240,12 +274,13 @@ class Query:
         except ValueError:
             moment = None
         if moment is None or moment.tzinfo is None or "T" not in value.upper():
-            raise problems.invalid_member(name, f"{show(value)} is not a time such as 2026-01-31T09:30:00Z")
+            self.complain(name, f"{show(value)} is not a time such as 2026-01-31T09:30:00Z")
+            return None
         return moment
 
-    def cursor(self, name: str = "cursor") -> str | None:
-        """What `write_cursor` was given."""
-        value = self.text(name)
+    def cursor(self, shape: str) -> str | None:
+        """The position in `cursor` that `write_cursor` was given, a full match of the pattern `shape`."""
+        value = self.text("cursor")
         if value is None:
             return None
         try:
@@ -253,8 +288,9 @@ class Query:
             position = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
         except (binascii.Error, ValueError):
             position = ""
-        if not re.fullmatch(r"[a-z0-9_]{1,64}", position):
-            raise problems.invalid_member(name, f"{show(value)} is not a cursor that this list has given")
+        if not re.fullmatch(shape, position):
+            self.complain("cursor", f"{show(value)} is not a cursor that this list has given")
+            return None
         return position
 
 

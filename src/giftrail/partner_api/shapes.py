@@ -30,7 +30,8 @@ Text20 = Annotated[str, msgspec.Meta(max_length=20)] | None
 Text100 = Annotated[str, msgspec.Meta(max_length=100)] | None
 Text254 = Annotated[str, msgspec.Meta(max_length=254)] | None
 Text500 = Annotated[str, msgspec.Meta(max_length=500)] | None
-REFERENCE_PATTERN = r"\A(?!\.{1,2}\Z)[^\x00-\x1f\x7f-\x9f]+\Z"
+# Patterns are written so that they mean the same here (a full match) and in ECMA-262 (the OpenAPI document).
+REFERENCE_PATTERN = r"^(?!\.{1,2}$)[^\x00-\x1f\x7f-\x9f]+$"
 ReferenceId = Annotated[
     str,
     msgspec.Meta(
@@ -54,7 +55,7 @@ class DeliveryDetails(msgspec.Struct, rename="camel"):
     """Specification, order request sub-objects; `recipientType` is SELF or OTHER."""
 
     recipient_name: Text100 = None
-    recipient_type: Annotated[str, msgspec.Meta(pattern=r"\A(SELF|OTHER)\Z", description="SELF or OTHER")] | None = None
+    recipient_type: Annotated[str, msgspec.Meta(pattern=r"^(SELF|OTHER)$", description="SELF or OTHER")] | None = None
     recipient_phone_number: Text20 = None
     recipient_email: Text254 = None
     sender_name: Text100 = None

@@ -1,6 +1,6 @@
 """The wallet (wire contract, reads)."""
 
-from giftrail.partner_api import problems, requests, shapes, wire
+from giftrail.partner_api import requests, shapes, wire
 from giftrail.partner_api.endpoints import Answer, Call, Endpoint, Parameter
 from giftrail.wallet import ledger, store
 
@@ -18,15 +18,15 @@ async def list_transactions(call: Call) -> Answer:
     """The statement, newest first."""
     query = call.query
     limit = min(query.number("limit") or DEFAULT_LIMIT, MAX_LIMIT)
-    cursor = query.cursor()
-    if cursor is not None and not (cursor.isdecimal() and len(cursor) <= 18):
-        raise problems.invalid_member("cursor", "is not a cursor that this list has given")
+    cursor = query.cursor(r"[0-9]{1,18}")
+    created_from, created_to = query.moment("from"), query.moment("to")
+    query.check()
     found = await store.list_transfers(
         call.around.database.read,
         partner_id=call.partner.partner_id,
         before_version=int(cursor) if cursor else None,
-        created_from=query.moment("from"),
-        created_to=query.moment("to"),
+        created_from=created_from,
+        created_to=created_to,
         limit=limit + 1,
     )
     more = len(found) > limit
