@@ -153,13 +153,14 @@ def alone(
                 served = decide.Serve(provider, taken)
                 break
             if any(batch.shelves[place].contended for place in short):
-                served = decide.Again()
-                break
+                served = decide.Again()  # unless the next one serves it
     # An amount out of bounds needs no code, so that only an empty shelf is told before it.
-    if not isinstance(served, decide.Serve):
+    if isinstance(served, decide.Fail):
         return served if "stock" in one.brand.providers else decide.Fail(one.refusal or "E150")
     if one.refusal is not None:
         return decide.Fail("E152")
+    if isinstance(served, decide.Again):
+        return served
     return decide.Fail("E300") if one.debit_minor > balance else served
 
 

@@ -22,7 +22,7 @@ _TOLD = (
     embedded.EmbeddedFailed, migrate.SchemaDiffers, migrate.MigrationEdited,
     manage.PartnerUnknown, manage.PartnerExists, manage.PartnerInvalid, manage.CredentialUnknown, manage.NetworkUnknown,
     tale.TaleFailed,
-    money.AmountRefused, money.UnknownCurrency, ledger.WalletUnknown, ledger.AmountInvalid, seal.CannotOpen,
+    money.UnknownCurrency, ledger.WalletUnknown, ledger.AmountInvalid, seal.CannotOpen,
 )  # fmt: skip
 
 main_app = typer.Typer(

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from giftrail import app
 from giftrail.db import embedded, migrate, pool
+from giftrail.kit import money
 from giftrail.operators import trail
 from giftrail.settings import Settings
 
@@ -113,6 +114,14 @@ def amount(text: str) -> Decimal:
         return Decimal(text)
     except InvalidOperation:
         raise CommandFailed(f"{text!r} is not a number") from None
+
+
+def minor(amount_: Decimal, *, currency: str) -> int:
+    """The amount in minor units. Raises CommandFailed."""
+    try:
+        return money.to_minor(amount_, currency=currency)
+    except money.AmountRefused as refused:
+        raise CommandFailed(f"{amount_} {refused}") from None
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str) -> None:

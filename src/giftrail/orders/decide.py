@@ -108,10 +108,11 @@ def _decide_new(
     if draft.refusal is not None and not wants_stock(draft):
         return Fail(draft.refusal)
     found = _find_codes(draft, remaining, shelves, made)
+    if draft.refusal is not None:
+        # An empty shelf is told before it; one that others are emptying just now is not known to be empty.
+        return found if isinstance(found, Fail) else Fail(draft.refusal)
     if not isinstance(found, Serve):
         return found
-    if draft.refusal is not None:
-        return Fail(draft.refusal)
     if draft.debit_minor > available_minor:
         return Fail(failures.INSUFFICIENT_BALANCE)
     return found
@@ -123,6 +124,7 @@ def _find_codes(
     shelves: Shelves,
     made: Made,
 ) -> Serve | Fail | Again:
+    found: Fail | Again = Fail(rules.Refusal.DENOMINATION_NOT_AVAILABLE)
     for provider in draft.brand.providers:
         if provider == protocol.GENERATOR:
             return Serve(provider, made.get(draft.order_id, ()))
@@ -132,5 +134,5 @@ def _find_codes(
                 codes = [code for place, quantity in places.items() for code in remaining[place][:quantity]]
                 return Serve(provider, codes)
             if any(len(remaining[place]) < n and shelves[place].contended for place, n in places.items()):
-                return Again()
-    return Fail(rules.Refusal.DENOMINATION_NOT_AVAILABLE)
+                found = Again()  # unless the next provider serves it
+    return found

@@ -9,7 +9,8 @@ from giftrail.partner_api.endpoints import Answer, Call, Endpoint, Parameter
 
 MAX_LIMIT = 200
 DEFAULT_LIMIT = 50
-_BY_REFERENCE = "/v1/partners/orders/by-reference/"
+# Slashes of /v1/partners/orders/by-reference/; what stands behind them is the reference, slashes and all.
+_SEGMENTS_BEFORE = "/v1/partners/orders/by-reference/".count("/")
 
 
 async def get_order(call: Call) -> Answer:
@@ -26,7 +27,7 @@ async def get_order(call: Call) -> Answer:
 async def get_order_by_reference(call: Call) -> Answer:
     """An order by the partner's referenceId, percent-decoded once from the path as it was sent."""
     try:
-        reference_id = unquote_to_bytes(call.raw_path.partition(_BY_REFERENCE)[2]).decode("utf-8")
+        reference_id = unquote_to_bytes(call.raw_path.split("/", _SEGMENTS_BEFORE)[-1]).decode("utf-8")
     except UnicodeDecodeError:
         raise problems.invalid_member("referenceId", "is not percent-encoded UTF-8") from None
     order = await read.read_order_by_reference(
