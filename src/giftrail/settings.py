@@ -90,12 +90,20 @@ class Settings(BaseSettings):
     def _split(cls, value: object) -> object:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
+    @field_validator("database_url", mode="before")
+    @classmethod
+    def _empty_is_none(cls, value: object) -> object:
+        return value or None
+
     @model_validator(mode="after")
     def _keys_are_sound(self) -> "Settings":
         for name in ("token_keys", "vault_keys", "code_index_key"):
             secret: SecretStr | None = getattr(self, name)
             if secret is not None:
-                keys = read_keys(secret) if name != "code_index_key" else (("", _read_key(secret.get_secret_value())),)
+                try:
+                    keys = read_keys(secret) if name != "code_index_key" else (("", read_index_key(secret)),)
+                except ValueError as error:
+                    raise ValueError(f"GIFTRAIL_{name.upper()}: {error}") from None
                 for key_id, key in keys:
                     _check_strength(name, key_id, key)
             elif self.environment is Environment.PRODUCTION:

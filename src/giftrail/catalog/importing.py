@@ -6,6 +6,7 @@ In CSV a list is written with `|` between its items.
 """
 
 import csv
+import io
 import json
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
@@ -52,23 +53,31 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    reader = csv.DictReader(text.splitlines(keepends=True), restkey="(behind the last column)")
+    reader = csv.DictReader(io.StringIO(text, newline=""), restkey=rows.BEHIND_THE_LAST)
+    try:
+        yield from _read_csv(path, reader)
+    except csv.Error as error:
+        raise FileUnreadable(f"{path}, line {reader.line_num}: {error}") from None
+
+
+def _read_csv(path: Path, reader: "csv.DictReader[str]") -> Iterator[tuple[int, dict[str, Any]]]:
     if "id" not in (reader.fieldnames or ()):
         raise FileUnreadable(f"{path} has no column 'id' in its first line")
     for row in reader:
-        values: dict[str, Any] = {name: value for name, value in row.items() if value not in {"", None}}
+        values: dict[str, Any] = {name: value for name, value in row.items() if value}
         for name in _LISTS & values.keys():
             values[name] = [item.strip() for item in values[name].split(LIST_SEPARATOR) if item.strip()]
         yield reader.line_num, values
 
 
 def _json_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    decoder = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal, parse_constant=Decimal)
+    decoder = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal, parse_constant=_refuse_constant)
     position = _skip(text, 0)
     if text[position : position + 1] != "[":
         raise FileUnreadable(f"{path} is no JSON array")
     position = _skip(text, position + 1)
-    while text[position : position + 1] != "]":
+    after_comma = False
+    while after_comma or text[position : position + 1] != "]":
         line = text.count("\n", 0, position) + 1
         try:
             row, position = decoder.raw_decode(text, position)
@@ -76,13 +85,20 @@ def _json_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
             raise FileUnreadable(f"{path}, line {line}: {error}") from None
         if not isinstance(row, dict):
             raise FileUnreadable(f"{path}, line {line}: an object was expected")
-        restrictions = row.pop("amountRestrictions", None)
+        restrictions = row.get("amountRestrictions")
         yield line, (restrictions if isinstance(restrictions, dict) else {}) | row
         position = _skip(text, position)
-        if text[position : position + 1] == ",":
+        after_comma = text[position : position + 1] == ","
+        if after_comma:
             position = _skip(text, position + 1)
         elif text[position : position + 1] != "]":
             raise FileUnreadable(f"{path}, line {line}: a comma or ] was expected behind the object")
+    if _skip(text, position + 1) != len(text):
+        raise FileUnreadable(f"{path}: something stands behind the end of the array")
+
+
+def _refuse_constant(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _skip(text: str, position: int) -> int:

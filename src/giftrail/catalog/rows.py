@@ -15,10 +15,16 @@ from giftrail.kit import money
 MAX_TITLE_CHARACTERS = 200
 MAX_TEXT_CHARACTERS = 10_000
 MAX_LIST_ITEMS = 500
+# A value is told up to this many characters.
+MAX_SHOWN_CHARACTERS = 80
+# Where a CSV reader puts the values that have no column.
+BEHIND_THE_LAST = "(behind the last column)"
 MAX_COUNT = 1_000_000
 MAX_EXPIRY_MONTHS = 600
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _Choice = TypeVar("_Choice", bound=StrEnum)
+# Stands where a text was wrong, until the row is refused.
+_WRONG_TEXT = "-"
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -48,12 +54,11 @@ class Row:
 
     def brand(self, known_providers: AbstractSet[str]) -> model.Brand:
         """The brand of the row; complete only when there is no problem."""
-        currency = self._text("currency", required=True) or "INR"
-        try:
-            money.decimals_of(currency)
-        except money.UnknownCurrency as error:
-            self.complain("currency", str(error))
-            currency = "INR"
+        if not isinstance(self.values.get("amountRestrictions", {}), dict):
+            self.complain("amountRestrictions", f"{_shown(self.values['amountRestrictions'])} is not an object")
+        if BEHIND_THE_LAST in self.values:
+            self.complain(BEHIND_THE_LAST, f"{_shown(self.values[BEHIND_THE_LAST])} has no column")
+        currency = self._currency()
         denomination_type = self._choice("denominationType", model.DenominationType)
         fixed = denomination_type is model.DenominationType.FIXED
         denominations = tuple(
@@ -102,10 +107,22 @@ class Row:
             updated_at=_NEVER,
         )
 
+    def _currency(self) -> str:
+        before = len(self.problems)
+        currency = self._text("currency", required=True) or ""
+        if len(self.problems) == before:
+            try:
+                money.decimals_of(currency)
+            except money.UnknownCurrency as error:
+                self.complain("currency", str(error))
+            else:
+                return currency
+        return "INR"
+
     def _id(self) -> str:
         value = self.values.get("id")
         if not isinstance(value, str) or not _ID.fullmatch(value):
-            self.complain("id", f"{value!r} is not 1 to 64 letters, digits, dots, dashes or underscores")
+            self.complain("id", f"{_shown(value)} is not 1 to 64 letters, digits, dots, dashes or underscores")
             return f"(line {self.line})"
         return value
 
@@ -117,14 +134,14 @@ class Row:
 
     def _sound_text(self, member: str, value: Any, limit: int = MAX_TEXT_CHARACTERS) -> str:
         if not isinstance(value, str) or not value.strip():
-            self.complain(member, "is missing" if value is None else f"{value!r} is not a text")
+            self.complain(member, "is missing" if value is None else f"{_shown(value)} is not a text")
         elif len(value) > limit:
             self.complain(member, f"has {len(value)} characters, more than {limit}")
         elif "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
             self.complain(member, "holds a character that cannot be stored")
         else:
             return value
-        return "-"
+        return _WRONG_TEXT
 
     def _list(self, member: str, *, required: bool = False) -> list[Any]:
         value = self.values.get(member)
@@ -146,7 +163,7 @@ class Row:
             return choices(value)
         except ValueError:
             wanted = " or ".join(choices)
-            self.complain(member, f"{value!r} is not {wanted}" if value is not None else f"is missing: {wanted}")
+            self.complain(member, f"{_shown(value)} is not {wanted}" if value is not None else f"is missing: {wanted}")
             return next(iter(choices))
 
     def _amount(self, member: str, currency: str, default: int | None) -> int:
@@ -160,7 +177,7 @@ class Row:
     def _minor(self, member: str, value: Any, currency: str) -> int:
         number = _number(value)
         if number is None:
-            self.complain(member, f"{value!r} is not a number")
+            self.complain(member, f"{_shown(value)} is not a number")
             return 0
         try:
             minor = money.to_minor(number, currency=currency)
@@ -182,16 +199,17 @@ class Row:
         return int(number)
 
     def _url(self, member: str, *, required: bool = False) -> str | None:
+        before = len(self.problems)
         value = self._text(member, required=required)
-        if value is not None and not re.fullmatch(r"https?://[^\s/]+(/\S*)?", value):
-            self.complain(member, f"{value!r} is not an http(s) address")
+        if value is not None and len(self.problems) == before and not re.fullmatch(r"https?://[^\s/]+(/\S*)?", value):
+            self.complain(member, f"{_shown(value)} is not an http(s) address")
         return value
 
     def _providers(self, known: AbstractSet[str]) -> tuple[str, ...]:
         providers = self._texts("providers", required=True)
         for provider in providers:
-            if provider not in known:
-                self.complain("providers", f"{provider!r} is not one of {', '.join(sorted(known))}")
+            if provider != _WRONG_TEXT and provider not in known:
+                self.complain("providers", f"{_shown(provider)} is not one of {', '.join(sorted(known))}")
         if self.values.get("providers") == []:
             self.complain("providers", "at least one must be named")
         return providers
@@ -214,6 +232,22 @@ class Row:
             for text in item["instructions"] if isinstance(item["instructions"], list) else [None]:
                 self._sound_text(member, text)
         return tuple(value or ())
+
+
+def _shown(value: Any) -> str:
+    """The value as the file has it, and short."""
+    match value:
+        case Decimal():
+            text = str(value)
+        case list():
+            text = f"[{', '.join(map(_shown, value))}]"
+        case dict():
+            text = f"{{{', '.join(f'{name!r}: {_shown(item)}' for name, item in value.items())}}}"
+        case bool():
+            text = str(value).lower()
+        case _:
+            text = repr(value)
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else text[:MAX_SHOWN_CHARACTERS] + "…"
 
 
 def _number(value: Any) -> Decimal | None:

@@ -2,17 +2,17 @@
 
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 import msgspec
 import structlog
 
-# A member of these names never reaches a log, wherever it came from.
+# A member of these names, in whatever spelling, never reaches a log.
 SECRET_NAMES = frozenset(
     {
-        "authorization", "cardnumber", "cardpin", "card_number", "card_pin", "clientsecret", "client_secret",
-        "code", "database_url", "key", "password", "pin", "secret", "signing_secret", "token",
+        "authorization", "cardnumber", "cardpin", "clientsecret", "code", "databaseurl", "key", "password", "pin",
+        "secret", "signingsecret", "token",
     }
 )  # fmt: skip
 _SCRUBBED = "[scrubbed]"
@@ -49,12 +49,18 @@ def configure(*, level: str) -> None:
 
 def scrub(_: Any, __: str, record: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Replace every value that stands under a secret's name, at any depth."""
-    for name, value in record.items():
-        if name.lower() in SECRET_NAMES:
-            record[name] = _SCRUBBED
-        elif isinstance(value, dict):
-            record[name] = scrub(None, "", dict(value))
-    return record
+    return {
+        name: _SCRUBBED if str(name).replace("_", "").lower() in SECRET_NAMES else _scrubbed(value)
+        for name, value in record.items()
+    }
+
+
+def _scrubbed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return scrub(None, "", dict(value))
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_scrubbed(item) for item in value]
+    return value
 
 
 def _render(_: Any, __: str, record: MutableMapping[str, Any]) -> str:

@@ -10,7 +10,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_BYTES = 32
 _NONCE_BYTES = 12
-# Layout: one byte of format, one byte of the key id's length, the key id, the nonce, the ciphertext.
+_TAG_BYTES = 16
+# Layout: one byte of format, one byte of the key id's length, the key id, the nonce, the ciphertext with its tag.
 _FORMAT = 1
 
 
@@ -33,7 +34,7 @@ class KeyRing:
         self.current_id = keys[0][0]
         self._ciphers = {key_id.encode(): AESGCM(key) for key_id, key in keys}
         self._current = self._ciphers[self.current_id.encode()]
-        self._head = bytes([_FORMAT, len(self.current_id)]) + self.current_id.encode()
+        self._head = bytes([_FORMAT, len(self.current_id.encode())]) + self.current_id.encode()
 
     def seal(self, plain: bytes, *, bound_to: str) -> bytes:
         """The sealed bytes; they open only with the same `bound_to`."""
@@ -42,13 +43,15 @@ class KeyRing:
 
     def open(self, sealed: bytes, *, bound_to: str) -> bytes:
         """The plain bytes. Raises CannotOpen."""
-        length = sealed[1]
-        cipher = self._ciphers.get(sealed[2 : 2 + length])
-        if sealed[0] != _FORMAT or cipher is None:
-            raise CannotOpen(f"no key {sealed[2 : 2 + length]!r} in the ring")
-        start = 2 + length + _NONCE_BYTES
+        key_end = 2 + sealed[1] if len(sealed) > 1 else 0
+        cipher = self._ciphers.get(sealed[2:key_end])
+        nonce, ciphertext = sealed[key_end : key_end + _NONCE_BYTES], sealed[key_end + _NONCE_BYTES :]
+        if len(ciphertext) < _TAG_BYTES or sealed[0] != _FORMAT:
+            raise CannotOpen("these bytes were not sealed here")
+        if cipher is None:
+            raise CannotOpen(f"no key {sealed[2:key_end]!r} in the ring")
         try:
-            return cipher.decrypt(sealed[2 + length : start], sealed[start:], bound_to.encode())
+            return cipher.decrypt(nonce, ciphertext, bound_to.encode())
         except InvalidTag:
             raise CannotOpen("the sealed bytes do not belong here or were changed") from None
 
