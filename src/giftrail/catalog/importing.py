@@ -57,7 +57,7 @@ def _csv_rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
         yield from _read_csv(path, reader)
     except csv.Error as error:
-        raise FileUnreadable(f"{path}, line {reader.line_num}: {error}") from None
+        raise FileUnreadable(f"{path}, line {reader.line_num + 1}: {error}") from None
 
 
 def _read_csv(path: Path, reader: "csv.DictReader[str]") -> Iterator[tuple[int, dict[str, Any]]]:

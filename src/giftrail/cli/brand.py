@@ -20,8 +20,6 @@ brands = typer.Typer(help="Brands: what can be ordered, by whom, at what discoun
 BrandId = Annotated[str, typer.Argument(metavar="BRAND", help="The brand's id.")]
 BrandIds = Annotated[list[str] | None, typer.Argument(metavar="BRAND…", help="Brand ids.")]
 All = Annotated[bool, typer.Option("--all", help="All brands of the partner's currency.")]
-# Bad rows told; the rest are counted.
-MAX_PROBLEMS_TOLD = 100
 
 
 @brands.command("import")
@@ -41,7 +39,7 @@ def import_(
     """
     found, problems = importing.read_brands(file, known_providers=protocol.AT_ONCE)
     if problems:
-        for problem in problems[:MAX_PROBLEMS_TOLD]:
+        for problem in problems:
             desk.err.print(str(problem), markup=False, soft_wrap=True)
         raise desk.CommandFailed(f"{len(problems)} problems in {file}, nothing was imported")
 

@@ -116,12 +116,12 @@ def amount(text: str) -> Decimal:
         raise CommandFailed(f"{text!r} is not a number") from None
 
 
-def minor(amount_: Decimal, *, currency: str) -> int:
-    """The amount in minor units. Raises CommandFailed."""
+def minor(text: str, *, currency: str) -> int:
+    """An amount as typed, in minor units. Raises CommandFailed."""
     try:
-        return money.to_minor(amount_, currency=currency)
+        return money.to_minor(amount(text), currency=currency)
     except money.AmountRefused as refused:
-        raise CommandFailed(f"{amount_} {refused}") from None
+        raise CommandFailed(f"{text} {refused}") from None
 
 
 def show_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str) -> None:

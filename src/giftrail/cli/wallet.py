@@ -50,7 +50,7 @@ def _move(name: str, text: str, note: str | None, data_dir: desk.DataDir, *, kin
 
     async def deed(at: desk.Desk) -> dict[str, Any]:
         partner = await manage.read_partner(at.conn, name_or_id=name)
-        minor = desk.minor(wanted, currency=partner.currency)
+        minor = desk.minor(text, currency=partner.currency)
         async with at.act(f"wallet.{kind}", subject=partner.name, amount=wanted, note=note):
             opened = await ledger.open_wallet(at.conn, partner_id=partner.partner_id)
             if kind == "top-up":
@@ -83,7 +83,7 @@ def threshold(
 
     async def deed(at: desk.Desk) -> str:
         partner = await manage.read_partner(at.conn, name_or_id=name)
-        minor = None if wanted is None else desk.minor(wanted, currency=partner.currency)
+        minor = None if amount is None else desk.minor(amount, currency=partner.currency)
         async with at.act("wallet.threshold", subject=partner.name, threshold=wanted):
             opened = await ledger.open_wallet(at.conn, partner_id=partner.partner_id)
             opened.set_threshold(minor)

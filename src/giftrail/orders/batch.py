@@ -81,6 +81,7 @@ class Gatherer:
         self._now = now
         self._batch_size = batch_size
         self._lines: dict[str, _Line] = {}
+        self._unanswered: set[asyncio.Future[model.Receipt]] = set()
         self._closing = False
 
     async def submit(self, draft: model.Draft) -> model.Receipt:
@@ -94,15 +95,16 @@ class Gatherer:
         if len(line.waiting) >= self._limits.waiting_orders:
             raise model.Unavailable(f"{len(line.waiting)} orders are waiting on this wallet already")
         waiting = _Waiting(draft, self._clock(), asyncio.get_running_loop().create_future())
-        line.waiting.append(waiting)
-        if line.task is None:
-            line.task = asyncio.create_task(self._work(draft.partner_id, line))
+        self._unanswered.add(waiting.answer)
+        waiting.answer.add_done_callback(self._unanswered.discard)
+        self._line_up(waiting)
         return await waiting.answer
 
     async def close(self) -> None:
         """Refuse new orders and wait for those that were taken."""
         self._closing = True
-        await asyncio.gather(*(line.task for line in self._lines.values() if line.task is not None))
+        while self._unanswered:
+            await asyncio.wait(self._unanswered)
 
     async def _work(self, partner_id: str, line: _Line) -> None:
         try:
@@ -184,9 +186,9 @@ class Gatherer:
                         model.Unavailable("the codes in stock are being sold by other orders just now"),
                     )
                 else:
-                    asyncio.get_running_loop().call_later(ROUND_PAUSE_SECONDS, self._line_up_again, waiting)
+                    asyncio.get_running_loop().call_later(ROUND_PAUSE_SECONDS, self._line_up, waiting)
 
-    def _line_up_again(self, waiting: _Waiting) -> None:
+    def _line_up(self, waiting: _Waiting) -> None:
         line = self._lines.setdefault(waiting.draft.partner_id, _Line())
         line.waiting.append(waiting)
         if line.task is None:

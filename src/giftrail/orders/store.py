@@ -147,13 +147,13 @@ async def list_transfers_without_order(conn: pool.Connection) -> list[pool.Recor
 async def list_wrong_vouchers(conn: pool.Connection) -> list[pool.Record]:
     """Orders whose vouchers are not exactly those of their lines: partner_id, order_id, status."""
     return await conn.fetch(
-        "WITH wanted AS (SELECT o.partner_id, o.order_id, o.status, l.denomination,"
+        "WITH wanted AS (SELECT o.partner_id, o.order_id, l.denomination,"
         "   CASE WHEN o.status IN ('SUCCESS', 'REVERSED') THEN l.quantity ELSE 0 END AS quantity"
         "   FROM orders o, unnest(o.denominations_minor, o.quantities) AS l (denomination, quantity)),"
         " issued AS (SELECT partner_id, order_id, amount_minor AS denomination, count(*) AS quantity"
         "   FROM voucher GROUP BY partner_id, order_id, amount_minor)"
-        " SELECT DISTINCT partner_id, order_id, wanted.status FROM wanted"
-        " FULL JOIN issued USING (partner_id, order_id, denomination)"
+        " SELECT DISTINCT partner_id, order_id, o.status FROM wanted"
+        " FULL JOIN issued USING (partner_id, order_id, denomination) LEFT JOIN orders o USING (partner_id, order_id)"
         " WHERE coalesce(wanted.quantity, 0) <> coalesce(issued.quantity, 0)"
     )
 

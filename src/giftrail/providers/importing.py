@@ -1,4 +1,7 @@
-"""A CSV of codes into the stock: streamed in bounded memory, every bad line told, all of it or nothing."""
+"""A CSV of codes into the stock: streamed in bounded memory, every bad line told, all of it or nothing.
+
+A bad line is told by its number and never by a value: columns that were swapped would tell codes.
+"""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,6 +20,8 @@ MAX_CODE_CHARACTERS = 100
 LINES_AT_ONCE = 5_000
 # Bad lines told by number; the rest are counted.
 MAX_PROBLEMS_TOLD = 100
+# Where the reader puts the values that have no column.
+_BEHIND = "(behind the last column)"
 
 
 class StockRefused(Exception):
@@ -61,9 +66,9 @@ async def import_stock(
         count += len(chunk)
         tell(int(str(chunk[-1][0])))
     if not problems:
-        for line, earlier in await store.list_repeated_lines(conn, limit=MAX_PROBLEMS_TOLD):
+        for line, earlier in await store.list_repeated_lines(conn):
             problems.add(line, f"the same code as on line {earlier}")
-        for line in await store.list_known_lines(conn, brand_id=shape.brand_id, limit=MAX_PROBLEMS_TOLD):
+        for line in await store.list_known_lines(conn, brand_id=shape.brand_id):
             problems.add(line, "the code is or was in the stock of this brand already")
     if not problems and count == 0:
         problems.add(1, "there is no code in the file")
@@ -90,15 +95,13 @@ class _Problems:
 def _rows(
     lines: TextIO, *, shape: Shape, problems: _Problems, keys: protocol.Keys, now: datetime
 ) -> Iterator[tuple[object, ...]]:
-    reader = csv.DictReader(lines, restkey="behind")
-    unknown = set(reader.fieldnames or ()) - set(COLUMNS)
-    if unknown or "denomination" not in (reader.fieldnames or ()):
-        problems.add(1, f"the columns are {', '.join(COLUMNS)}, not {', '.join(reader.fieldnames or ['nothing'])}")
-        return
+    reader = csv.DictReader(lines, restkey=_BEHIND)
     source = stock.source_of(shape.brand_id)
     try:
+        if "denomination" not in (reader.fieldnames or ()) or set(reader.fieldnames or ()) - set(COLUMNS):
+            problems.add(1, f"the columns are {', '.join(COLUMNS)}, and the first line names others")
+            return
         for row in reader:
-            line = reader.line_num
             try:
                 denomination = _denomination(row["denomination"], shape)
                 number = _code("cardNumber", row.get("cardNumber"), wanted=shape.shows_number)
@@ -106,14 +109,14 @@ def _rows(
                 valid_till = _valid_till(row.get("validTill"), now.date())
                 _check_end(row)
             except _BadLine as bad:
-                problems.add(line, str(bad))
+                problems.add(reader.line_num, str(bad))
                 continue
             stock_id = ids.new("stk", now=now)
             sealed = stock.seal_code(
                 card_number=number, card_pin=pin, brand_id=shape.brand_id, stock_id=stock_id, keys=keys
             )
             digest = keys.digest(source=source, card_number=number, card_pin=pin)
-            yield line, stock_id, denomination, sealed, digest, valid_till
+            yield reader.line_num, stock_id, denomination, sealed, digest, valid_till
     except (csv.Error, UnicodeDecodeError) as error:
         problems.add(reader.line_num + 1, f"the file is no CSV in UTF-8 from here on ({type(error).__name__})")
 
@@ -134,7 +137,7 @@ class _BadLine(Exception):
 
 
 def _check_end(row: Mapping[str | None, object]) -> None:
-    if "behind" in row:
+    if _BEHIND in row:
         raise _BadLine("there are more values than columns")
 
 
@@ -142,13 +145,13 @@ def _denomination(text: str | None, shape: Shape) -> int:
     try:
         minor = money.to_minor(Decimal(text or ""), currency=shape.currency)
     except InvalidOperation:
-        raise _BadLine(f"denomination {text!r} is not a number") from None
+        raise _BadLine("denomination is not a number") from None
     except money.AmountRefused as refused:
-        raise _BadLine(f"denomination {text} {refused}") from None
+        raise _BadLine(f"denomination {refused}") from None
     if minor <= 0:
-        raise _BadLine(f"denomination {text} is not more than 0")
+        raise _BadLine("denomination is not more than 0")
     if shape.denominations_minor is not None and minor not in shape.denominations_minor:
-        raise _BadLine(f"denomination {text} is not one of the brand's")
+        raise _BadLine("denomination is not one of the brand's")
     return minor
 
 
@@ -171,7 +174,7 @@ def _valid_till(text: str | None, today: date) -> date:
     try:
         valid_till = date.fromisoformat((text or "").strip())
     except ValueError:
-        raise _BadLine(f"validTill {text!r} is not a date (YYYY-MM-DD)") from None
+        raise _BadLine("validTill is not a date (YYYY-MM-DD)") from None
     if valid_till < today:
-        raise _BadLine(f"validTill {text} is past")
+        raise _BadLine("validTill is past")
     return valid_till

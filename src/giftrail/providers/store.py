@@ -75,23 +75,22 @@ async def copy_staged(conn: pool.Connection, rows: Sequence[tuple[object, ...]])
     await conn.copy_records_to_table("staged_code", records=rows, columns=STAGED_COLUMNS)
 
 
-async def list_repeated_lines(conn: pool.Connection, *, limit: int) -> list[tuple[int, int]]:
+async def list_repeated_lines(conn: pool.Connection) -> list[tuple[int, int]]:
     """(line, earlier line) of each staged code that stands in the file already."""
     rows = await conn.fetch(
         "SELECT line, earlier FROM (SELECT line, min(line) OVER (PARTITION BY code_digest) AS earlier"
-        " FROM staged_code) s WHERE line > earlier ORDER BY line LIMIT $1",
-        limit,
+        " FROM staged_code) s WHERE line > earlier ORDER BY line"
     )
     return [(row["line"], row["earlier"]) for row in rows]
 
 
-async def list_known_lines(conn: pool.Connection, *, brand_id: str, limit: int) -> list[int]:
+async def list_known_lines(conn: pool.Connection, *, brand_id: str) -> list[int]:
     """The lines of staged codes that the brand's stock holds or held already."""
     rows = await conn.fetch(
         "SELECT line FROM staged_code s WHERE EXISTS (SELECT FROM stock_code c"
-        " WHERE c.brand_id = $1 AND c.code_digest = s.code_digest) ORDER BY line LIMIT $2",
-        brand_id, limit,
-    )  # fmt: skip
+        " WHERE c.brand_id = $1 AND c.code_digest = s.code_digest) ORDER BY line",
+        brand_id,
+    )
     return [row["line"] for row in rows]
 
 

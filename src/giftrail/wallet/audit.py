@@ -20,6 +20,10 @@ async def list_findings(conn: pool.Connection) -> list[str]:
         for row in await store.list_wallets_unlike_their_entries(conn)
     ]
     findings += [
+        f"transfer {row['partner_id']}/{row['wallet_version']}: its amount or balances are not those of its entries"
+        for row in await store.list_transfers_unlike_their_entries(conn)
+    ]
+    findings += [
         f"wallet {row['partner_id']}: version {row['version']}, but its transfers are"
         f" {row['first']} to {row['last']}, {row['count']} in all"
         for row in await store.list_gaps(conn)

@@ -122,13 +122,26 @@ async def list_entries_without_transfer(conn: pool.Connection) -> list[pool.Reco
 async def list_wallets_unlike_their_entries(conn: pool.Connection) -> list[pool.Record]:
     """Wallets whose row is not the sum of their entries: partner_id, available, held and what the entries say."""
     return await conn.fetch(
-        "SELECT w.partner_id, w.posted_minor - w.held_minor AS available, w.held_minor AS held,"
+        "SELECT partner_id, w.posted_minor - w.held_minor AS available, w.held_minor AS held,"
         " coalesce(e.available, 0) AS entries_available, coalesce(e.held, 0) AS entries_held"
-        " FROM wallet w LEFT JOIN (SELECT partner_id,"
+        " FROM wallet w FULL JOIN (SELECT partner_id,"
         "   sum(amount_minor) FILTER (WHERE account = 'AVAILABLE') AS available,"
         "   sum(amount_minor) FILTER (WHERE account = 'HELD') AS held"
         "   FROM entry GROUP BY partner_id) e USING (partner_id)"
-        " WHERE w.posted_minor - w.held_minor <> coalesce(e.available, 0) OR w.held_minor <> coalesce(e.held, 0)"
+        " WHERE w.posted_minor - w.held_minor IS DISTINCT FROM coalesce(e.available, 0)"
+        " OR w.held_minor IS DISTINCT FROM coalesce(e.held, 0)"
+    )
+
+
+async def list_transfers_unlike_their_entries(conn: pool.Connection) -> list[pool.Record]:
+    """Transfers whose amount or balances their entries do not have: partner_id, wallet_version."""
+    return await conn.fetch(
+        "SELECT t.partner_id, t.wallet_version FROM transfer t"
+        " LEFT JOIN entry a ON (a.partner_id, a.wallet_version, a.account)"
+        "   = (t.partner_id, t.wallet_version, 'AVAILABLE')"
+        " LEFT JOIN entry h ON (h.partner_id, h.wallet_version, h.account) = (t.partner_id, t.wallet_version, 'HELD')"
+        " WHERE a.balance_after_minor <> t.available_after_minor OR h.balance_after_minor <> t.held_after_minor"
+        " OR (t.kind <> 'CAPTURE' AND a.amount_minor IS DISTINCT FROM t.amount_minor)"
     )
 
 
