@@ -210,7 +210,8 @@ async def serve_here(
     async def run_beside() -> None:
         while not server.started and not server.should_exit:  # noqa: ASYNC110 — uvicorn tells it by no event
             await asyncio.sleep(0.01)
-        await beside(server)
+        if server.started:
+            await beside(server)
 
     others = [asyncio.create_task(run_beside()), asyncio.create_task(work(settings))]
     try:

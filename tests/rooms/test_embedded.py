@@ -112,10 +112,19 @@ def test_a_very_long_path_is_no_obstacle(tmp_path: Path) -> None:
 
 
 def test_data_made_by_an_aborted_start_is_made_anew(tmp_path: Path) -> None:
-    (tmp_path / "postgres").mkdir()
-    (tmp_path / "postgres" / "half").write_text("made")
+    (tmp_path / "postgres.half-made").mkdir()
+    (tmp_path / "postgres.half-made" / "half").write_text("made")
     with embedded.running(tmp_path) as url:
         assert query(url, "SELECT 1") == [1]
+    assert not (tmp_path / "postgres.half-made").exists()
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "postgres").mkdir()
+    (tmp_path / "postgres" / "precious").write_text("theirs")
+    with pytest.raises(embedded.EmbeddedFailed, match="is no database"), embedded.running(tmp_path):
+        pass
+    assert (tmp_path / "postgres" / "precious").read_text() == "theirs"
 
 
 @pytest.mark.parametrize("folder", ["a-file", "a-file/below", "/proc/giftrail", "/dev/null"])

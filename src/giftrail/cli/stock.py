@@ -47,7 +47,7 @@ def import_(
         )
         keys = app.code_keys(app.with_keys(at.settings))
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=desk.err, transient=True, disable=as_json) as progress:
+        with Progress(*columns, console=desk.err, transient=True, disable=not desk.err.is_terminal) as progress:
             task = progress.add_task("Importing", total=size)
             async with at.act("stock.import", subject=brand_id, file=str(file)):
                 return await importing.import_stock(

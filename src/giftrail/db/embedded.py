@@ -11,8 +11,10 @@ import os
 import pwd
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 from importlib import metadata, util
 from pathlib import Path
@@ -79,47 +81,52 @@ class _Server:
 
     @contextlib.contextmanager
     def used(self) -> Iterator[str]:
-        with (
-            (self.data_dir / "users.lock").open("w") as users,
-            (self.data_dir / "start.lock").open("w") as starting,
-        ):
+        with (self.data_dir / "users.lock").open("w") as users, (self.data_dir / "start.lock").open("w") as starting:
+            signals = _HeldSignals()
             fcntl.flock(starting, fcntl.LOCK_EX)
             fcntl.flock(users, fcntl.LOCK_SH)
             try:
                 self._make()
                 if not self._is_running():
                     self._start()
-            except BaseException:
-                fcntl.flock(users, fcntl.LOCK_UN)
-                raise
-            finally:
+                url = self._url()
                 fcntl.flock(starting, fcntl.LOCK_UN)
-            try:
-                yield self._url()
+                signals.release()
+                yield url
             finally:
+                signals.hold()
                 fcntl.flock(starting, fcntl.LOCK_EX)
                 with contextlib.suppress(BlockingIOError):
                     fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     self._stop()
+                fcntl.flock(starting, fcntl.LOCK_UN)
+                signals.release()
 
     def _make(self) -> None:
         if (self.cluster / "PG_VERSION").exists():
             return
-        shutil.rmtree(self.cluster, ignore_errors=True)
-        self.cluster.mkdir(mode=0o700)
+        if self.cluster.exists():
+            raise EmbeddedFailed(f"{self.cluster} is there and is no database; move it away or name another folder")
+        half_made = self.cluster.with_name("postgres.half-made")
+        shutil.rmtree(half_made, ignore_errors=True)
+        half_made.mkdir(mode=0o700)
         if self.owner:
-            os.chown(self.cluster, self.owner.pw_uid, self.owner.pw_gid)
-        made = self._run("initdb", "--username", SUPERUSER, "--auth", "trust", "--encoding", "UTF8", "--no-locale")
+            os.chown(half_made, self.owner.pw_uid, self.owner.pw_gid)
+        made = self._run(
+            "initdb", "--username", SUPERUSER, "--auth", "trust", "--encoding", "UTF8", "--no-locale", inside=half_made
+        )
         if made.returncode != 0:
-            shutil.rmtree(self.cluster, ignore_errors=True)
+            shutil.rmtree(half_made, ignore_errors=True)
             raise EmbeddedFailed(f"PostgreSQL could not be made in {self.cluster}: {_last_line(made.stderr)}")
-        with (self.cluster / "postgresql.conf").open("a") as config:
+        with (half_made / "postgresql.conf").open("a") as config:
             config.writelines(f"{name} = {value}\n" for name, value in _CONFIG.items())
+        half_made.rename(self.cluster)
 
     def _start(self) -> None:
         sockets = self._seen_from_inside()
         if len(os.fsencode(self.cluster)) > MAX_SOCKET_DIR_BYTES:
-            sockets = tempfile.mkdtemp(prefix="giftrail-")
+            # Not below TMPDIR, which may be long, or closed to the server's user.
+            sockets = tempfile.mkdtemp(prefix="giftrail-", dir="/tmp")
             if self.owner:
                 os.chown(sockets, self.owner.pw_uid, self.owner.pw_gid)
         log = f"{self._seen_from_inside()}/server.log"
@@ -143,6 +150,8 @@ class _Server:
             raise EmbeddedFailed(f"the database could not be made in {self.cluster}: {_last_line(made.stderr)}")
 
     def _stop(self) -> None:
+        if not self._is_running():
+            return
         sockets = self._socket_dir()
         stopped = self._run("pg_ctl", "--wait", "--timeout", str(STOP_TIMEOUT_SECONDS), "--mode", "fast", "stop")
         if stopped.returncode != 0 and self._is_running():
@@ -151,6 +160,8 @@ class _Server:
             shutil.rmtree(sockets, ignore_errors=True)
 
     def _is_running(self) -> bool:
+        if not (self.cluster / "PG_VERSION").exists():
+            return False
         return self._run("pg_ctl", "status").returncode == 0
 
     def _url(self) -> str:
@@ -164,13 +175,13 @@ class _Server:
             return self.cluster
         return self.cluster if line == self._seen_from_inside() else Path(line)
 
-    def _seen_from_inside(self) -> str:
+    def _seen_from_inside(self, folder: Path | None = None) -> str:
         # An unprivileged user may not walk down to a folder inside root's own, but a process that was put
         # there sees it as its working directory.
-        return "/proc/self/cwd" if self.owner and Path("/proc/self/cwd").exists() else str(self.cluster)
+        return "/proc/self/cwd" if self.owner and Path("/proc/self/cwd").exists() else str(folder or self.cluster)
 
-    def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self._spawn(program, "--pgdata", self._seen_from_inside(), *arguments)
+    def _run(self, program: str, *arguments: str, inside: Path | None = None) -> subprocess.CompletedProcess[str]:
+        return self._spawn(program, "--pgdata", self._seen_from_inside(inside), *arguments, inside=inside)
 
     def _run_client(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self._spawn(program, "--host", self._seen_from_inside_socket(), "--username", SUPERUSER, *arguments)
@@ -179,12 +190,12 @@ class _Server:
         sockets = self._socket_dir()
         return self._seen_from_inside() if sockets == self.cluster else str(sockets)
 
-    def _spawn(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _spawn(self, program: str, *arguments: str, inside: Path | None = None) -> subprocess.CompletedProcess[str]:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             # Files, not pipes: a server that outlives this call would hold a pipe open.
             done = subprocess.run(  # noqa: S603 — our own programs, no shell
                 [str(self.programs / program), *arguments],
-                cwd=self.cluster,
+                cwd=inside or self.cluster,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -203,6 +214,30 @@ class _Server:
                 out.read().decode(errors="replace"),
                 err.read().decode(errors="replace"),
             )
+
+
+class _HeldSignals:
+    """Signals that ask us to stop, held from now on until they are released, so that no server is left half started.
+
+    Python handles signals in the main thread alone; elsewhere there is nothing to hold.
+    """
+
+    def __init__(self) -> None:
+        self._came: list[int] = []
+        self._handlers: dict[int, object] = {}
+        self.hold()
+
+    def hold(self) -> None:
+        if not self._handlers and threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                self._handlers[number] = signal.signal(number, lambda came, _: self._came.append(came))
+
+    def release(self) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal returned
+        self._handlers.clear()
+        if self._came:
+            signal.raise_signal(self._came.pop())
 
 
 def _unprivileged_user(name: str) -> pwd.struct_passwd:
