@@ -156,8 +156,10 @@ def _assemble(settings: Settings, database: pool.Database) -> endpoints.Surround
             batch_size=figures.count_batch,
         ),
         buckets=rates.Buckets(time.monotonic),
+        login_buckets=rates.Buckets(time.monotonic),
         metrics=figures,
         now=now,
+        clock=time.monotonic,
     )
 
 

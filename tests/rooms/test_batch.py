@@ -11,6 +11,7 @@ import pytest
 import counter
 from giftrail import app
 from giftrail.db import pool
+from giftrail.kit import seal
 from giftrail.orders import audit, batch
 from giftrail.orders import model as orders
 
@@ -30,7 +31,11 @@ class Till:
 
     async def submit(self, drafts: Sequence[orders.Draft]) -> list[Outcome]:
         """What becomes of each, all submitted at once."""
-        return await asyncio.gather(*map(self.gatherer.submit, drafts), return_exceptions=True)
+        return await asyncio.gather(*map(self.place, drafts), return_exceptions=True)
+
+    async def place(self, draft: orders.Draft) -> orders.Receipt:
+        """Submit one order that arrives now."""
+        return await self.gatherer.submit(draft, arrived=time.monotonic())
 
     async def count(self) -> int:
         """How many orders are stored."""
@@ -248,9 +253,9 @@ async def test_a_caller_who_goes_away_leaves_the_order_placed(database_url: str)
     async with opened(database_url) as till:
         partner, brand = await counter.new_partner(till.conn), await counter.new_brand(till.conn)
         async with till.locked("SELECT FROM wallet FOR UPDATE"):
-            gone = asyncio.create_task(till.gatherer.submit(counter.draft(partner.partner_id, brand)))
+            gone = asyncio.create_task(till.place(counter.draft(partner.partner_id, brand)))
             await till.wait_for_waiters()
-            queued = asyncio.create_task(till.gatherer.submit(counter.draft(partner.partner_id, brand)))
+            queued = asyncio.create_task(till.place(counter.draft(partner.partner_id, brand)))
             await asyncio.sleep(0.02)
             for task in (gone, queued):
                 task.cancel()
@@ -343,13 +348,13 @@ async def test_codes_that_stay_held_turn_the_order_away_and_store_nothing(databa
 async def test_closing_finishes_what_was_taken_and_takes_no_more(database_url: str) -> None:
     async with opened(database_url, batch_orders=10) as till:
         partner, brand = await counter.new_partner(till.conn), await counter.new_brand(till.conn)
-        taken = [asyncio.create_task(till.gatherer.submit(counter.draft(partner.partner_id, brand))) for _ in range(45)]
+        taken = [asyncio.create_task(till.place(counter.draft(partner.partner_id, brand))) for _ in range(45)]
         await asyncio.sleep(0)
         await till.gatherer.close()
         assert all(task.done() for task in taken)
         order_ids([task.result() for task in taken])
         with pytest.raises(orders.Unavailable, match="shutting down"):
-            await till.gatherer.submit(counter.draft(partner.partner_id, brand))
+            await till.place(counter.draft(partner.partner_id, brand))
         assert await till.count() == 45
 
 
@@ -359,7 +364,7 @@ async def test_closing_finishes_an_order_that_waits_for_its_codes(database_url: 
         brand = await counter.new_brand(till.conn, providers=["stock"])
         await counter.put_stock(till.conn, brand, 100, 1)
         async with till.locked("SELECT FROM stock_code FOR UPDATE"):
-            taken = asyncio.create_task(till.gatherer.submit(counter.draft(partner.partner_id, brand)))
+            taken = asyncio.create_task(till.place(counter.draft(partner.partner_id, brand)))
             async with asyncio.timeout(5):
                 while not till.sizes or till.gatherer._lines:  # noqa: ASYNC110 — likewise
                     await asyncio.sleep(0)
@@ -367,3 +372,52 @@ async def test_closing_finishes_an_order_that_waits_for_its_codes(database_url: 
         await till.gatherer.close()
         assert taken.done()
         order_ids([taken.result()])
+
+
+async def test_an_order_that_cannot_be_opened_fails_alone_and_nobody_hangs(database_url: str) -> None:
+    async with opened(database_url) as till:
+        partner, brand = await counter.new_partner(till.conn), await counter.new_brand(till.conn)
+        stocked = await counter.new_brand(till.conn, providers=["stock"])
+        await counter.put_stock(till.conn, stocked, 100, 30)
+        await till.conn.execute("UPDATE stock_code SET sealed = sealed || 'x'::bytea")
+        drafts = [counter.draft(partner.partner_id, stocked if n == 5 else brand) for n in range(10)]
+        outcomes = await till.submit(drafts)
+        assert isinstance(outcomes.pop(5), seal.CannotOpen)
+        order_ids(outcomes)
+        assert await till.count() == 9
+
+
+async def test_a_damaged_code_is_passed_over_and_the_next_is_sold(database_url: str) -> None:
+    async with opened(database_url) as till:
+        partner = await counter.new_partner(till.conn)
+        brand = await counter.new_brand(till.conn, providers=["stock"])
+        await counter.put_stock(till.conn, brand, 100, 3)
+        await till.conn.execute(
+            "UPDATE stock_code SET sealed = sealed || 'x'::bytea"
+            " WHERE stock_id = (SELECT min(stock_id) FROM stock_code)"
+        )
+        receipts = await till.submit([counter.draft(partner.partner_id, brand) for _ in range(3)])
+        statuses = [receipt.order.status for receipt in receipts if isinstance(receipt, orders.Receipt)]
+        assert sorted(statuses) == ["FAILED", "SUCCESS", "SUCCESS"]
+
+
+async def test_a_cut_off_batch_is_answered_even_when_an_old_order_cannot_be_read(database_url: str) -> None:
+    async with opened(database_url) as till:
+        partner, brand = await counter.new_partner(till.conn), await counter.new_brand(till.conn)
+        old = counter.draft(partner.partner_id, brand)
+        order_ids(await till.submit([old]))
+        await till.conn.execute("UPDATE voucher SET sealed = sealed || 'x'::bytea")
+        async with till.locked("SELECT FROM wallet FOR UPDATE"):
+            replay = counter.draft(partner.partner_id, brand, reference_id=old.reference_id)
+            outcomes = await till.submit([replay, counter.draft(partner.partner_id, brand)])
+        assert all(isinstance(outcome, orders.Unavailable) for outcome in outcomes)
+        async with asyncio.timeout(10):
+            await till.gatherer.close()
+
+
+async def test_a_placement_that_arrived_too_long_ago_is_not_begun(database_url: str) -> None:
+    async with opened(database_url, patience_seconds=1.0) as till:
+        partner, brand = await counter.new_partner(till.conn), await counter.new_brand(till.conn)
+        with pytest.raises(orders.Unavailable):
+            await till.gatherer.submit(counter.draft(partner.partner_id, brand), arrived=time.monotonic() - 1.5)
+        assert await till.count() == 0

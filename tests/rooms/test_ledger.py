@@ -337,6 +337,18 @@ CORRUPTIONS = {
         "DELETE FROM orders WHERE order_id = '$generated'",
         "transfer $partner/2: its order $generated does not exist",
     ),
+    "a payment that names no order": (
+        "UPDATE transfer SET order_id = NULL WHERE wallet_version = 2",
+        "transfer $partner/2: its order None does not exist",
+    ),
+    "an amount unlike its lines": (
+        "UPDATE orders SET amount_minor = amount_minor + 1 WHERE order_id = '$generated'",
+        "order $partner/$generated: SUCCESS, but amount 10001 and debit 10000 do not follow",
+    ),
+    "a debit unlike its discount": (
+        "UPDATE orders SET discount_percentage = 50 WHERE order_id = '$generated'",
+        "order $partner/$generated: SUCCESS, but amount 10000 and debit 10000 do not follow",
+    ),
     "SUCCESS without its voucher": (
         "DELETE FROM voucher WHERE voucher_id = '$generated_voucher'",
         "order $partner/$generated: SUCCESS, but its vouchers are not those of its lines",

@@ -156,7 +156,7 @@ async def test_wrong_credentials_are_never_told_apart(database_url: str, wrong: 
             "client_secret": credential.client_secret,
             "environment": "staging",
         }
-        assert (await login.check_credentials(read, **asked)).partner_id == made.partner_id
+        assert (await login.check_credentials(pool.Pool(read), **asked)).partner_id == made.partner_id
         match wrong:
             case "secret":
                 asked["client_secret"] += "x"
@@ -173,7 +173,7 @@ async def test_wrong_credentials_are_never_told_apart(database_url: str, wrong: 
             case "suspended":
                 await manage.suspend_partner(conn, partner_id=made.partner_id, now=NOW)
         with pytest.raises(login.WrongCredentials) as caught:
-            await login.check_credentials(read, **asked)
+            await login.check_credentials(pool.Pool(read), **asked)
         assert str(caught.value) == ""
 
 

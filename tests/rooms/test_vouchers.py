@@ -102,9 +102,10 @@ async def test_a_row_of_stock_that_was_moved_is_not_sold(database_url: str, colu
         target = await counter.new_brand(conn, providers=["stock"]) if column == "brand_id" else stocked
         moved_to = target.brand_id if column == "brand_id" else "stk_moved"
         await conn.execute(f"UPDATE stock_code SET {column} = $1", moved_to)
-        with pytest.raises(seal.CannotOpen):
+        with pytest.raises(AssertionError, match="FAILED"):
             await sell(conn, target)
-        assert await conn.fetchval("SELECT count(*) FROM orders") == 0
+        assert await conn.fetchval("SELECT failure_code FROM orders") == "E150"
+        assert await conn.fetchval("SELECT count(*) FROM stock_code WHERE sold_at IS NOT NULL") == 0
 
 
 async def test_a_code_from_stock_is_sealed_again_for_its_buyer_and_emptied_in_the_stock(database_url: str) -> None:

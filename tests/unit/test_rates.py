@@ -56,15 +56,13 @@ def test_a_limit_of_0_is_off(buckets: rates.Buckets) -> None:
     assert all(buckets.take("p", per_second=0, burst=1) is None for _ in range(10))
 
 
-def test_to_look_takes_nothing_but_tells(buckets: rates.Buckets) -> None:
-    for _ in range(5):
-        verdict = buckets.take("p", per_second=2, burst=3, tokens=0)
-        assert verdict is not None
-        assert (verdict.allowed, verdict.remaining) == (True, 3)
-    taken(buckets, 3)
-    verdict = buckets.take("p", per_second=2, burst=3, tokens=0)
-    assert verdict is not None
-    assert (verdict.allowed, verdict.remaining) == (False, 0)
+def test_what_was_taken_for_nothing_is_put_back(buckets: rates.Buckets) -> None:
+    for _ in range(10):
+        assert taken(buckets, 1) == [True]
+        buckets.put_back("p", burst=3)
+    assert taken(buckets, 4) == [True, True, True, False]
+    buckets.put_back("never taken", burst=3)
+    assert taken(buckets, 4, "never taken") == [True, True, True, False]
 
 
 def test_the_headers_tell_the_policy_what_is_left_and_when_to_come_back(buckets: rates.Buckets, clock: Clock) -> None:

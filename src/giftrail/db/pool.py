@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -11,11 +11,11 @@ from asyncpg.pool import PoolConnectionProxy
 if TYPE_CHECKING:
     Record: TypeAlias = asyncpg.Record
     Connection: TypeAlias = asyncpg.Connection[Record] | PoolConnectionProxy[Record]
-    Pool: TypeAlias = asyncpg.Pool[Record]
+    WritePool: TypeAlias = asyncpg.Pool[Record]
 else:  # the driver's classes take a parameter only in its stubs
     Record = asyncpg.Record
     Connection = asyncpg.Connection | PoolConnectionProxy
-    Pool = asyncpg.Pool
+    WritePool = asyncpg.Pool
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 # A caller that finds every connection busy for this long is told that the service is unavailable.
@@ -44,21 +44,44 @@ UNAVAILABLE = (
 )
 
 
+class Pool:
+    """A pool for single statements. No caller waits for a connection longer than ACQUIRE_TIMEOUT_SECONDS."""
+
+    def __init__(self, connections: WritePool) -> None:
+        self.connections = connections
+
+    @contextlib.asynccontextmanager
+    async def acquire(self, *, timeout_seconds: float = ACQUIRE_TIMEOUT_SECONDS) -> AsyncIterator[Connection]:
+        """A connection for several statements. Raises TimeoutError when none is free in time."""
+        async with self.connections.acquire(timeout=timeout_seconds) as connection:
+            yield connection
+
+    async def fetch(self, query: str, *arguments: Any) -> list[Record]:
+        """All rows."""
+        async with self.acquire() as connection:
+            return await connection.fetch(query, *arguments)
+
+    async def fetchrow(self, query: str, *arguments: Any) -> Record | None:
+        """The first row."""
+        async with self.acquire() as connection:
+            return await connection.fetchrow(query, *arguments)
+
+
 @dataclass(frozen=True, slots=True)
 class Database:
     """Two pools over one database: `read` for single statements, `write` for transactions."""
 
     read: Pool
-    write: Pool
+    write: WritePool
 
     async def close(self) -> None:
         """Wait for what runs, then close both pools."""
-        await self.read.close()
+        await self.read.connections.close()
         await self.write.close()
 
     def terminate(self) -> None:
         """Close both pools at once."""
-        self.read.terminate()
+        self.read.connections.terminate()
         self.write.terminate()
 
 
@@ -97,11 +120,11 @@ async def open_database(
         },
         reset=_leave_as_it_is,
     )
-    return Database(read=read, write=write)
+    return Database(read=Pool(read), write=write)
 
 
 @contextlib.asynccontextmanager
-async def transaction(pool: Pool) -> AsyncIterator[Connection]:
+async def transaction(pool: WritePool) -> AsyncIterator[Connection]:
     """A connection inside a transaction that commits at the end of the block, or rolls back."""
     async with pool.acquire(timeout=ACQUIRE_TIMEOUT_SECONDS) as connection, connection.transaction():
         yield connection

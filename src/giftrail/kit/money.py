@@ -1,6 +1,6 @@
 """Money: integers of a currency's minor unit inside, exact decimals at the edge."""
 
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 
 # The largest amount the service handles, in minor units: ten million million rupees.
 # Every sum of an order's lines stays far inside PostgreSQL's bigint.
@@ -25,6 +25,7 @@ _DECIMALS_OF = dict.fromkeys(_HUNDREDTHS.split(), DEFAULT_DECIMALS) | {
 }
 # Enough digits that amount × percentage is exact before it is rounded once.
 _EXACT = Context(prec=60)
+_MAX_EXPONENT = len(str(MAX_AMOUNT_MINOR)) - 1
 
 
 class AmountRefused(ValueError):
@@ -53,13 +54,13 @@ def to_minor(amount: Decimal, *, currency: str) -> int:
     if not amount:
         return 0
     decimals = decimals_of(currency)
-    _, digits, exponent = amount.as_tuple()
-    if len(digits) + int(exponent) + decimals > len(str(MAX_AMOUNT_MINOR)):
+    # A number may have a quarter of a million digits: look at its size first, and never at digit by digit.
+    if amount.adjusted() + decimals > _MAX_EXPONENT:
         raise AmountRefused(f"is larger than {to_major(MAX_AMOUNT_MINOR, currency=currency)}")
-    zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
-    if int(exponent) + zeros < -decimals:
+    cut = amount.quantize(Decimal(1).scaleb(-decimals), ROUND_DOWN, _EXACT)
+    if cut != amount:
         raise AmountRefused(f"has more decimals than {currency} has ({decimals})")
-    minor = int(amount.scaleb(decimals, _EXACT.copy() if len(digits) <= _EXACT.prec else Context(prec=len(digits))))
+    minor = int(cut.scaleb(decimals, _EXACT))
     if abs(minor) > MAX_AMOUNT_MINOR:
         raise AmountRefused(f"is larger than {to_major(MAX_AMOUNT_MINOR, currency=currency)}")
     return minor

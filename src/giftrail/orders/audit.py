@@ -15,6 +15,11 @@ async def list_findings(conn: pool.Connection) -> list[str]:
             for row in await store.list_unpaid_or_paid_twice(conn)
         ]
         findings += [
+            f"order {row['partner_id']}/{row['order_id']}: {row['status']}, but amount {row['amount_minor']} and debit"
+            f" {row['debit_minor']} do not follow from its lines and discount"
+            for row in await store.list_wrong_amounts(conn)
+        ]
+        findings += [
             f"transfer {row['partner_id']}/{row['wallet_version']}: its order {row['order_id']} does not exist"
             for row in await store.list_transfers_without_order(conn)
         ]

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-import asyncpg
 import structlog
 
 from giftrail.db import pool
@@ -23,14 +22,7 @@ ROUND_PAUSE_SECONDS = 0.02
 # How long the references are read again after a COMMIT whose answer was lost.
 LOOK_AGAIN_SECONDS = 2.0
 
-# Failures that the data of one order may have caused, so that the others are worth trying without it.
-_POISON = (
-    asyncpg.DataError,
-    asyncpg.IntegrityConstraintViolationError,
-    AssertionError,
-    ValueError,
-    TypeError,
-)
+_LOST = "the answer of the database was lost; look the order up by its referenceId"
 
 _log = structlog.get_logger()
 
@@ -51,6 +43,7 @@ class _Waiting:
     arrived: float
     answer: asyncio.Future[model.Receipt]
     rounds: int = 0
+    again: bool = False  # lined up again, or about to be
 
 
 @dataclass(slots=True)
@@ -84,8 +77,8 @@ class Gatherer:
         self._unanswered: set[asyncio.Future[model.Receipt]] = set()
         self._closing = False
 
-    async def submit(self, draft: model.Draft) -> model.Receipt:
-        """Place one order together with those that wait on the same wallet.
+    async def submit(self, draft: model.Draft, *, arrived: float) -> model.Receipt:
+        """Place one order, which arrived at that reading of the clock, with those that wait on the same wallet.
 
         Raises ReferenceConflict, Unavailable. Once begun it is finished even if the caller goes away.
         """
@@ -94,11 +87,19 @@ class Gatherer:
         line = self._lines.setdefault(draft.partner_id, _Line())
         if len(line.waiting) >= self._limits.waiting_orders:
             raise model.Unavailable(f"{len(line.waiting)} orders are waiting on this wallet already")
-        waiting = _Waiting(draft, self._clock(), asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(draft, arrived, loop.create_future())
         self._unanswered.add(waiting.answer)
         waiting.answer.add_done_callback(self._unanswered.discard)
         self._line_up(waiting)
-        return await waiting.answer
+        left = self._limits.patience_seconds - (self._clock() - arrived)
+        expiry = loop.call_later(
+            max(0.0, left) + ROUND_PAUSE_SECONDS, self._refuse_late, line, "the service is overloaded"
+        )
+        try:
+            return await waiting.answer
+        finally:
+            expiry.cancel()
 
     async def close(self) -> None:
         """Refuse new orders and wait for those that were taken."""
@@ -119,6 +120,7 @@ class Gatherer:
             del self._lines[partner_id]
 
     async def _place_next(self, line: _Line) -> None:
+        batch: list[_Waiting] = []
         try:
             async with self._database.write.acquire(timeout=self._limits.patience_seconds) as conn:
                 batch = self._take_batch(line)
@@ -130,6 +132,11 @@ class Gatherer:
             _log.warning("placement found no connection", error=repr(error))
             self._refuse_late(line, "the database cannot be reached")
             await asyncio.sleep(ROUND_PAUSE_SECONDS)
+        finally:
+            # Whatever happened: who was taken is answered, or has been lined up again.
+            for waiting in batch:
+                if not waiting.again:
+                    _fail(waiting, model.Unavailable(_LOST, outcome_unknown=True))
 
     def _take_batch(self, line: _Line) -> list[_Waiting]:
         self._refuse_late(line, "the service is overloaded")
@@ -139,13 +146,19 @@ class Gatherer:
             vouchers += line.waiting[0].draft.vouchers_count
             if batch and vouchers > self._limits.batch_vouchers:
                 break
-            batch.append(line.waiting.popleft())
+            waiting = line.waiting.popleft()
+            waiting.again = False
+            batch.append(waiting)
         return batch
 
     def _refuse_late(self, line: _Line, why: str) -> None:
-        latest = self._clock() - self._limits.patience_seconds
-        while line.waiting and line.waiting[0].arrived <= latest:
-            _fail(line.waiting.popleft(), model.Unavailable(why))
+        late = [waiting for waiting in line.waiting if self._is_late(waiting)]
+        for waiting in late:
+            line.waiting.remove(waiting)
+            _fail(waiting, model.Unavailable(why))
+
+    def _is_late(self, waiting: _Waiting) -> bool:
+        return self._clock() - waiting.arrived >= self._limits.patience_seconds
 
     async def _place_batch(self, conn: pool.Connection, batch: Sequence[_Waiting]) -> None:
         try:
@@ -155,18 +168,17 @@ class Gatherer:
         except pool.UNAVAILABLE as error:
             _log.warning("a batch was cut off", orders=len(batch), error=repr(error))
             await self._look_again(batch)
-        except _POISON as error:
-            if len(batch) == 1:
-                _log.error("an order cannot be placed", order_id=batch[0].draft.order_id, error=repr(error))
-                _fail(batch[0], error)
-            else:
-                # One of them broke the transaction: each alone, so that only that one fails.
-                for waiting in batch:
-                    await self._place_batch(conn, [waiting])
         except Exception as error:
-            _log.exception("a batch failed", orders=len(batch))
+            if len(batch) == 1:
+                _log.exception("an order cannot be placed", order_id=batch[0].draft.order_id)
+                _fail(batch[0], error)
+                return
+            # One of them broke the transaction: each alone, so that only that one fails.
             for waiting in batch:
-                _fail(waiting, error)
+                if self._is_late(waiting):
+                    _fail(waiting, model.Unavailable("the service is overloaded"))
+                else:
+                    await self._place_batch(conn, [waiting])
         else:
             for waiting, answer in zip(batch, answers, strict=True):
                 self._tell(waiting, answer)
@@ -186,6 +198,7 @@ class Gatherer:
                         model.Unavailable("the codes in stock are being sold by other orders just now"),
                     )
                 else:
+                    waiting.again = True
                     asyncio.get_running_loop().call_later(ROUND_PAUSE_SECONDS, self._line_up, waiting)
 
     def _line_up(self, waiting: _Waiting) -> None:
@@ -201,7 +214,10 @@ class Gatherer:
         found: dict[str, decide.Known] = {}
         orders: dict[str, model.Order] = {}
         try:
-            async with asyncio.timeout(LOOK_AGAIN_SECONDS), self._database.read.acquire() as conn:
+            async with (
+                asyncio.timeout(LOOK_AGAIN_SECONDS),
+                self._database.read.acquire(timeout_seconds=LOOK_AGAIN_SECONDS) as conn,
+            ):
                 found = await store.list_known(conn, partner_id=partner_id, reference_ids=references)
                 orders = await read.read_orders(
                     conn,
@@ -209,14 +225,13 @@ class Gatherer:
                     order_ids=[known.order_id for known in found.values()],
                     ring=self._keys.ring,
                 )
-        except pool.UNAVAILABLE as error:
+        except Exception as error:
             _log.warning("the references could not be read again", error=repr(error))
         for waiting in batch:
             draft = waiting.draft
             known = found.get(draft.reference_id)
             if known is None or known.order_id not in orders:
-                why = "the answer of the database was lost; look the order up by its referenceId"
-                _fail(waiting, model.Unavailable(why, outcome_unknown=True))
+                _fail(waiting, model.Unavailable(_LOST, outcome_unknown=True))
             elif known.fingerprint != draft.fingerprint:
                 _fail(waiting, model.ReferenceConflict(reference_id=draft.reference_id, order_id=known.order_id))
             elif not waiting.answer.done():

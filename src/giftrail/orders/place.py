@@ -94,9 +94,9 @@ async def _pick_stock(
 def _carry_out(
     draft: model.Draft, decision: decide.Serve | decide.Fail, wallet: ledger.OpenWallet, *, now: datetime
 ) -> model.Order:
-    if draft.brand.currency != wallet.wallet.currency:
-        raise AssertionError(f"brand {draft.brand.brand_id} of another currency is enabled for {draft.partner_id}")
     served = isinstance(decision, decide.Serve)
+    if served and draft.brand.currency != wallet.wallet.currency:
+        raise AssertionError(f"brand {draft.brand.brand_id} of another currency is enabled for {draft.partner_id}")
     order = model.Order(
         order_id=draft.order_id,
         partner_id=draft.partner_id,
@@ -105,7 +105,7 @@ def _carry_out(
         brand_id=draft.brand.brand_id,
         status=states.Status.SUCCESS if served else states.Status.FAILED,
         failure_code=None if isinstance(decision, decide.Serve) else str(decision.code),
-        currency=draft.brand.currency,
+        currency=wallet.wallet.currency,
         amount_minor=draft.amount_minor,
         discount_percentage=draft.discount_percentage,
         debit_minor=draft.debit_minor if served else 0,

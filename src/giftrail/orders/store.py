@@ -137,10 +137,23 @@ async def list_unpaid_or_paid_twice(conn: pool.Connection) -> list[pool.Record]:
 
 
 async def list_transfers_without_order(conn: pool.Connection) -> list[pool.Record]:
-    """Transfers that name an order that does not exist: partner_id, wallet_version, order_id."""
+    """Transfers whose order does not exist: partner_id, wallet_version, order_id (None where one must be named)."""
     return await conn.fetch(
-        "SELECT partner_id, wallet_version, order_id FROM transfer t WHERE order_id IS NOT NULL AND NOT EXISTS"
+        "SELECT partner_id, wallet_version, order_id FROM transfer t"
+        " WHERE (order_id IS NOT NULL OR kind NOT IN ('TOP_UP', 'ADJUSTMENT')) AND NOT EXISTS"
         " (SELECT FROM orders o WHERE o.partner_id = t.partner_id AND o.order_id = t.order_id)"
+    )
+
+
+async def list_wrong_amounts(conn: pool.Connection) -> list[pool.Record]:
+    """Orders whose amount is not that of their lines, or whose debit is not the amount less their discount."""
+    return await conn.fetch(
+        "SELECT partner_id, order_id, status, amount_minor, debit_minor FROM orders o WHERE amount_minor <>"
+        " (SELECT sum(l.denomination * l.quantity)"
+        "   FROM unnest(o.denominations_minor, o.quantities) AS l (denomination, quantity))"
+        # PostgreSQL rounds numerics half away from zero, as the wallet does.
+        " OR debit_minor <> CASE WHEN status = 'FAILED' THEN 0"
+        "   ELSE amount_minor - round(amount_minor * discount_percentage / 100) END"
     )
 
 

@@ -68,7 +68,7 @@ def _readiness(around: Surroundings) -> Callable[[Request], Awaitable[Response]]
     async def answer(_: Request) -> Response:
         why = None
         try:
-            async with around.database.read.acquire(timeout=pool.ACQUIRE_TIMEOUT_SECONDS) as conn:
+            async with around.database.read.acquire() as conn:
                 await migrate.check(conn)
         except (migrate.SchemaDiffers, migrate.MigrationEdited) as error:
             why = str(error)

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 
 from giftrail.catalog import model, snapshot
@@ -59,10 +60,10 @@ async def get_brand(call: Call) -> Answer:
 
 def _filters(query: requests.Query) -> list[Callable[[snapshot.Offer], bool]]:
     keeps: list[Callable[[snapshot.Offer], bool]] = []
-    if words := (query.text("q") or "").casefold().split():
+    if words := set((query.text("q") or "").casefold().split()):
         if sum(map(len, words)) > _SEARCH_CHARACTERS:
             query.complain("q", f"has more than {_SEARCH_CHARACTERS} characters")
-        keeps.append(lambda offer: all(word in _searched(offer.brand) for word in words))
+        keeps.append(lambda offer: _holds(offer.brand, words))
     if categories := {category.casefold() for category in query.texts("category")}:
         keeps.append(lambda offer: not categories.isdisjoint(name.casefold() for name in offer.brand.category))
     if tags := {tag.casefold() for tag in query.texts("tag")}:
@@ -79,8 +80,9 @@ def _filters(query: requests.Query) -> list[Callable[[snapshot.Offer], bool]]:
     return keeps
 
 
-def _searched(brand: model.Brand) -> str:
-    return "\n".join((brand.title, brand.description or "", *brand.tags)).casefold()
+def _holds(brand: model.Brand, words: AbstractSet[str]) -> bool:
+    text = "\n".join((brand.title, brand.description or "", *brand.tags)).casefold()
+    return all(word in text for word in words)
 
 
 def _with_etag(call: Call, body: bytes) -> Answer:

@@ -31,8 +31,10 @@ class Surroundings:
     keys: protocol.Keys
     gatherer: batch.Gatherer
     buckets: rates.Buckets
+    login_buckets: rates.Buckets
     metrics: metrics.Metrics
     now: Callable[[], datetime]
+    clock: Callable[[], float]
 
 
 @dataclass(slots=True)
@@ -47,6 +49,7 @@ class Call:
     body: dict[str, Any]
     address: partners.Address | None
     now: datetime
+    arrived: float  # of the clock
     caller: partners.Partner | None = None
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 

@@ -107,31 +107,34 @@ class _Request:
                 f"{method} is not a method of this path, but {', '.join(allowed)}",
                 headers={"Allow": ", ".join(allowed)},
             )
-        if not around.watcher.is_fresh():
-            raise problems.unavailable("this process cannot reach the database just now")
-        now = around.now()
+        arrived = around.clock()
         client = self._scope.get("client")
         address = client_address(
             client[0] if client else None,
             forwarded=self._headers.get("x-forwarded-for", ""),
             trusted_proxies=around.settings.trusted_proxies,
         )
-        if endpoint.authenticated:
-            self._partner = await self._authenticate()
-            check_address(around, self._partner, address)
+        await self._admit(endpoint, address)
+        if self._partner is not None:
             self._limit(self._partner)
         self._check_request_id(endpoint)
         if b"%00" in self._scope["raw_path"]:
             raise problems.not_found()  # no id holds a NUL, and PostgreSQL takes none
+        body: dict[str, Any] = {}
+        if endpoint.method == "POST":
+            body = await self._read_body()
+            # A body may take its time: what was revoked meanwhile is refused.
+            await self._admit(endpoint, address)
         call = Call(
             around=around,
             raw_path=self._scope["raw_path"].decode("ascii"),
             path_values=self._scope.get("path_params", {}),
             query=requests.Query(self._scope["query_string"]),
             headers=self._headers,
-            body=await self._read_body() if endpoint.method == "POST" else {},
+            body=body,
             address=address,
-            now=now,
+            now=around.now(),
+            arrived=arrived,
             caller=self._partner,
             request_id=self.request_id,
         )
@@ -166,6 +169,13 @@ class _Request:
                 status=status,
                 ms=round((time.perf_counter() - started) * 1000, 2),
             )
+
+    async def _admit(self, endpoint: Endpoint, address: partners.Address | None) -> None:
+        if not self._around.watcher.is_fresh():
+            raise problems.unavailable("this process cannot reach the database just now")
+        if endpoint.authenticated:
+            self._partner = await self._authenticate()
+            check_address(self._around, self._partner, address)
 
     async def _authenticate(self) -> partners.Partner:
         match = _BEARER.fullmatch(self._headers.get("authorization", ""))

@@ -14,13 +14,12 @@ async def log_in(call: Call) -> Answer:
     settings = around.settings
     key = f"{call.address} {wanted.client_id}"
     limit = settings.failed_logins_per_minute
-    looked = around.buckets.take(key, per_second=limit / 60, burst=max(1, limit), tokens=0)
-    headers = looked.headers("failed-logins") if looked else {}
-    if looked is not None and not looked.allowed:
+    # Taken before the look-up and put back after a right one, so that parallel guesses are counted too.
+    verdict = around.login_buckets.take(key, per_second=limit / 60, burst=max(1, limit))
+    headers = verdict.headers("failed-logins") if verdict else {}
+    if verdict is not None and not verdict.allowed:
         raise problems.Problem(
-            problems.Code.RATE_LIMITED,
-            "too many failed logins; wait as long as Retry-After says",
-            headers=headers,
+            problems.Code.RATE_LIMITED, "too many failed logins; wait as long as Retry-After says", headers=headers
         )
     try:
         partner = await login.check_credentials(
@@ -30,12 +29,12 @@ async def log_in(call: Call) -> Answer:
             environment=settings.environment,
         )
     except login.WrongCredentials:
-        taken = around.buckets.take(key, per_second=limit / 60, burst=max(1, limit))
         raise problems.Problem(
             problems.Code.UNAUTHORIZED,
             f"clientId and clientSecret are no pair of the {settings.environment} environment",
-            headers=taken.headers("failed-logins") if taken else {},
+            headers=headers,
         ) from None
+    around.login_buckets.put_back(key, burst=max(1, limit))
     guard.check_address(around, partner, call.address)
     token = around.tokens.sign(partner_id=partner.partner_id, credential_id=wanted.client_id, now=call.now)
     body = shapes.Login(token=token, expires_in_secs=around.tokens.lifetime_seconds)

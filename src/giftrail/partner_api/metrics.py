@@ -73,7 +73,7 @@ class Metrics:
 
     def render(self, database: pool.Database) -> bytes:
         """All figures in Prometheus' text format."""
-        for name, connections in (("read", database.read), ("write", database.write)):
+        for name, connections in (("read", database.read.connections), ("write", database.write)):
             idle = connections.get_idle_size()
             self._pool.labels(name, "idle").set(idle)
             self._pool.labels(name, "busy").set(connections.get_size() - idle)

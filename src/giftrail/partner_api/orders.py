@@ -1,5 +1,6 @@
 """Orders (specification, Place an order, Get an order, Get a voucher; wire contract, reads)."""
 
+from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote_to_bytes
 
 from giftrail.kit import ids
@@ -9,6 +10,8 @@ from giftrail.partner_api.endpoints import Answer, Call, Endpoint, Parameter
 
 MAX_LIMIT = 200
 DEFAULT_LIMIT = 50
+_ONE_MILLISECOND = timedelta(milliseconds=1)
+_END_OF_TIME = datetime.max.replace(tzinfo=UTC) - _ONE_MILLISECOND
 # Slashes of /v1/partners/orders/by-reference/; what stands behind them is the reference, slashes and all.
 _SEGMENTS_BEFORE = "/v1/partners/orders/by-reference/".count("/")
 
@@ -59,6 +62,10 @@ async def list_orders(call: Call) -> Answer:
     statuses = query.choices("status", list(states.Status))
     before_id = query.cursor(r"ord_[0-9a-f]{32}")
     query.check()
+    if created_to is not None:
+        # No order created before `to` sorts at or behind this bound, so the walk starts there.
+        ceiling = ids.floor("ord", at=min(created_to, _END_OF_TIME) + _ONE_MILLISECOND)
+        before_id = min(before_id or ceiling, ceiling)
     found = await store.list_orders(
         call.around.database.read,
         partner_id=call.partner.partner_id,

@@ -5,9 +5,10 @@ from decimal import Decimal
 
 import msgspec
 
+from giftrail.catalog import model as catalog
 from giftrail.catalog import rules
 from giftrail.kit import ids, money
-from giftrail.orders import fingerprint, model, store
+from giftrail.orders import fingerprint, model, read, store
 from giftrail.partner_api import problems, requests, shapes, wire
 from giftrail.partner_api.endpoints import Answer, Call
 from giftrail.partners import model as partners
@@ -17,7 +18,13 @@ from giftrail.providers import protocol
 async def place_order(call: Call) -> Answer:
     """Place an order, or answer the one that has this referenceId and content already."""
     wanted = _read_order(call)
-    receipt = await call.around.gatherer.submit(await _draft(call, wanted))
+    brand = call.around.catalog.find_brand(wanted.order.product_id)
+    if brand is None or wanted.dynamic:
+        # A replay is answered the same after partner or catalogue have changed: the reference is looked up first.
+        receipt = await _replay(call, wanted)
+    else:
+        draft = await _draft(call, wanted, brand)
+        receipt = await call.around.gatherer.submit(draft, arrived=call.arrived)
     call.around.metrics.count_receipt(receipt)
     headers = {"Idempotent-Replayed": "true"} if receipt.replayed else {}
     return Answer(wire.encode(wire.order(receipt.order)), headers=headers)
@@ -68,18 +75,27 @@ def _read_order(call: Call) -> _Wanted:
     )
 
 
-async def _draft(call: Call, wanted: _Wanted) -> model.Draft:
-    around, partner, order = call.around, call.partner, wanted.order
-    brand = around.catalog.find_brand(order.product_id)
-    entitlement = (await around.catalog.read_entitlements(partner.partner_id)).get(order.product_id)
-    if brand is None or wanted.dynamic:
-        # A replay is answered the same after the partner has changed: the reference is looked up first.
-        await _refuse_conflict(call, wanted)
-        if brand is None:
-            raise problems.Problem(
-                problems.Code.NOT_FOUND,
-                f"productId {requests.show(order.product_id)} is no brand of the catalogue",
-            )
+async def _replay(call: Call, wanted: _Wanted) -> model.Receipt:
+    """The order that has the reference. Raises ReferenceConflict, or Problem when the reference is free."""
+    database, partner_id = call.around.database.read, call.partner.partner_id
+    reference_id = wanted.order.reference_id
+    known = await store.find_order_by_reference(database, partner_id=partner_id, reference_id=reference_id)
+    if known is None:
+        if wanted.dynamic:
+            raise problems.invalid(wanted.dynamic)
+        raise problems.Problem(
+            problems.Code.NOT_FOUND,
+            f"productId {requests.show(wanted.order.product_id)} is no brand of the catalogue",
+        )
+    if known.fingerprint != wanted.fingerprint:
+        raise model.ReferenceConflict(reference_id=reference_id, order_id=known.order_id)
+    order = await read.read_order(database, partner_id=partner_id, order_id=known.order_id, ring=call.around.keys.ring)
+    return model.Receipt(order, replayed=True)
+
+
+async def _draft(call: Call, wanted: _Wanted, brand: catalog.Brand) -> model.Draft:
+    partner, order = call.partner, wanted.order
+    entitlement = (await call.around.catalog.read_entitlements(partner.partner_id)).get(order.product_id)
     enabled = entitlement is not None and entitlement.enabled
     percentage = entitlement.discount_percentage if entitlement else Decimal(0)
     return model.Draft(
@@ -97,18 +113,6 @@ async def _draft(call: Call, wanted: _Wanted) -> model.Draft:
         refusal=rules.judge(brand, enabled=enabled, lines=wanted.lines, known_providers=protocol.AT_ONCE),
         placed_at=call.now,
     )
-
-
-async def _refuse_conflict(call: Call, wanted: _Wanted) -> None:
-    """Raises ReferenceConflict, or Problem when the reference is free; returns for a replay."""
-    known = await store.find_order_by_reference(
-        call.around.database.read, partner_id=call.partner.partner_id, reference_id=wanted.order.reference_id
-    )
-    if known is None:
-        if wanted.dynamic:
-            raise problems.invalid(wanted.dynamic)
-    elif known.fingerprint != wanted.fingerprint:
-        raise model.ReferenceConflict(reference_id=known.reference_id, order_id=known.order_id)
 
 
 def _read_lines(

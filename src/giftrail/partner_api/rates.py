@@ -38,16 +38,16 @@ class Buckets:
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # key: tokens, as of when
 
-    def take(self, key: str, *, per_second: float, burst: int, tokens: int = 1) -> Verdict | None:
-        """Take tokens, or only look with `tokens=0`; None when the limit is off (per_second 0)."""
+    def take(self, key: str, *, per_second: float, burst: int) -> Verdict | None:
+        """Take a token; None when the limit is off (per_second 0)."""
         if per_second <= 0:
             return None
         now = self._clock()
         left, as_of = self._buckets.pop(key, (float(burst), now))
         left = min(float(burst), left + (now - as_of) * per_second)
-        allowed = left >= max(tokens, 1)
+        allowed = left >= 1
         if allowed:
-            left -= tokens
+            left -= 1
         self._buckets[key] = (left, now)
         if len(self._buckets) > MAX_BUCKETS:
             self._buckets.popitem(last=False)
@@ -57,5 +57,11 @@ class Buckets:
             remaining=math.floor(left),
             window_seconds=math.ceil(burst / per_second),
             reset_seconds=math.ceil((burst - left) / per_second),
-            retry_after_seconds=max(1, math.ceil((max(tokens, 1) - left) / per_second)),
+            retry_after_seconds=max(1, math.ceil((1 - left) / per_second)),
         )
+
+    def put_back(self, key: str, *, burst: int) -> None:
+        """Return a token that was taken for nothing."""
+        left, as_of = self._buckets.get(key, (float(burst), 0.0))
+        if key in self._buckets:
+            self._buckets[key] = (min(float(burst), left + 1), as_of)

@@ -6,7 +6,7 @@ import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -271,9 +271,11 @@ class Query:
         try:
             # A plus that was not percent-encoded arrives as a space.
             moment = datetime.fromisoformat(value.replace(" ", "+"))
-        except ValueError:
-            moment = None
-        if moment is None or moment.tzinfo is None or "T" not in value.upper():
+            offset = moment.tzinfo is not None and "T" in value.upper()
+            moment = moment.astimezone(UTC)
+        except (ValueError, OverflowError):
+            offset = False
+        if not offset:
             self.complain(name, f"{show(value)} is not a time such as 2026-01-31T09:30:00Z")
             return None
         return moment

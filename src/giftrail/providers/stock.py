@@ -4,9 +4,16 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 
 import msgspec
+import structlog
 
 from giftrail.db import pool
+from giftrail.kit import seal
 from giftrail.providers import protocol, store
+
+# A few damaged codes are left lying; more mean that the keys are wrong, and nothing is sold.
+MAX_UNREADABLE = 20
+
+_log = structlog.get_logger()
 
 
 def source_of(brand_id: str) -> str:
@@ -19,23 +26,50 @@ async def pick(
 ) -> Mapping[tuple[str, int], protocol.Shelf]:
     """For each (brand, denomination) the codes found, locked until the transaction ends, opened.
 
-    Codes locked by others are passed over; a shelf that came out short for that reason says so.
+    Codes locked by others are passed over; a shelf that came out short for that reason says so. Codes that cannot be
+    read are passed over too, up to MAX_UNREADABLE. Raises seal.CannotOpen when there are more.
     """
     # One order for everyone, so that two transactions never wait for each other.
     demands = sorted(demands, key=lambda demand: (demand.brand_id, demand.denomination_minor))
-    found: dict[tuple[str, int], list[protocol.Code]] = {
-        (demand.brand_id, demand.denomination_minor): [] for demand in demands
-    }
     today = now.date()
-    for row in await store.pick_unsold(conn, demands=demands, today=today):
-        found[row["brand_id"], row["denomination_minor"]].append(open_code(row, brand_id=row["brand_id"], keys=keys))
-    short = [demand for demand in demands if len(found[demand.brand_id, demand.denomination_minor]) < demand.quantity]
-    contended = set()
+    unreadable: list[str] = []
+    while True:
+        rows = await store.pick_unsold(conn, demands=demands, today=today, but=unreadable)
+        found, damaged = _open(rows, keys=keys)
+        if not damaged:
+            break
+        unreadable += damaged
+        if len(unreadable) > MAX_UNREADABLE:
+            raise seal.CannotOpen(f"more than {MAX_UNREADABLE} codes in stock cannot be read: are the keys right?")
+    shelves = {place: protocol.Shelf(found.get(place, []), contended=False) for place in map(_place_of, demands)}
+    short = [demand for demand in demands if len(shelves[_place_of(demand)].codes) < demand.quantity]
     if short:
-        for demand, unsold in zip(short, await store.count_unsold(conn, demands=short, today=today), strict=True):
-            if unsold > len(found[demand.brand_id, demand.denomination_minor]):
-                contended.add((demand.brand_id, demand.denomination_minor))
-    return {place: protocol.Shelf(codes=codes, contended=place in contended) for place, codes in found.items()}
+        counts = await store.count_unsold(conn, demands=short, today=today, but=unreadable)
+        for place, unsold in zip(map(_place_of, short), counts, strict=True):
+            codes = shelves[place].codes
+            shelves[place] = protocol.Shelf(codes, contended=unsold > len(codes))
+    return shelves
+
+
+def _place_of(demand: protocol.Demand) -> tuple[str, int]:
+    return demand.brand_id, demand.denomination_minor
+
+
+def _open(
+    rows: Sequence[pool.Record], *, keys: protocol.Keys
+) -> tuple[dict[tuple[str, int], list[protocol.Code]], list[str]]:
+    """The codes by brand and denomination, and the stock ids of those that cannot be read."""
+    found: dict[tuple[str, int], list[protocol.Code]] = {}
+    damaged = []
+    for row in rows:
+        try:
+            code = open_code(row, brand_id=row["brand_id"], keys=keys)
+        except seal.CannotOpen as error:
+            _log.error("a code in stock cannot be read", stock_id=row["stock_id"], error=str(error))
+            damaged.append(row["stock_id"])
+        else:
+            found.setdefault((row["brand_id"], row["denomination_minor"]), []).append(code)
+    return found, damaged
 
 
 async def mark_sold(

@@ -9,36 +9,45 @@ from giftrail.providers import protocol
 STAGED_COLUMNS = ("line", "stock_id", "denomination_minor", "sealed", "code_digest", "valid_till")
 
 
-async def pick_unsold(conn: pool.Connection, *, demands: Sequence[protocol.Demand], today: date) -> list[pool.Record]:
-    """Up to the demanded number of unsold codes of each denomination, locked; those another transaction holds are
-    passed over. Columns: brand_id, denomination_minor, stock_id, sealed, code_digest, valid_till.
-    """  # noqa: D205
+async def pick_unsold(
+    conn: pool.Connection, *, demands: Sequence[protocol.Demand], today: date, but: Sequence[str]
+) -> list[pool.Record]:
+    """Up to the demanded number of unsold codes of each denomination, locked.
+
+    Those another transaction holds, and the stock ids in `but`, are passed over. Columns: brand_id,
+    denomination_minor, stock_id, sealed, code_digest, valid_till.
+    """
     return await conn.fetch(
         "SELECT d.brand_id, d.denomination_minor, s.* FROM unnest($1::text[], $2::bigint[], $3::int[])"
         " AS d (brand_id, denomination_minor, quantity) CROSS JOIN LATERAL ("
         "   SELECT stock_id, sealed, code_digest, valid_till FROM stock_code c"
         "   WHERE c.brand_id = d.brand_id AND c.denomination_minor = d.denomination_minor"
-        "     AND c.sold_at IS NULL AND c.valid_till >= $4"
+        "     AND c.sold_at IS NULL AND c.valid_till >= $4 AND c.stock_id <> ALL ($5::text[])"
         "   ORDER BY c.valid_till, c.stock_id LIMIT d.quantity FOR UPDATE SKIP LOCKED) s",
         [demand.brand_id for demand in demands],
         [demand.denomination_minor for demand in demands],
         [demand.quantity for demand in demands],
         today,
+        list(but),
     )
 
 
-async def count_unsold(conn: pool.Connection, *, demands: Sequence[protocol.Demand], today: date) -> list[int]:
-    """For each demand how many unsold codes there are, locked or not, counted up to the demanded number."""
+async def count_unsold(
+    conn: pool.Connection, *, demands: Sequence[protocol.Demand], today: date, but: Sequence[str]
+) -> list[int]:
+    """For each demand how many unsold codes there are, locked or not and not in `but`, up to the demanded number."""
     rows = await conn.fetch(
         "SELECT (SELECT count(*) FROM (SELECT FROM stock_code c"
         "   WHERE c.brand_id = d.brand_id AND c.denomination_minor = d.denomination_minor"
-        "     AND c.sold_at IS NULL AND c.valid_till >= $4 LIMIT d.quantity) found) AS unsold"
+        "     AND c.sold_at IS NULL AND c.valid_till >= $4 AND c.stock_id <> ALL ($5::text[])"
+        "   LIMIT d.quantity) found) AS unsold"
         " FROM unnest($1::text[], $2::bigint[], $3::int[]) WITH ORDINALITY"
         " AS d (brand_id, denomination_minor, quantity, place) ORDER BY place",
         [demand.brand_id for demand in demands],
         [demand.denomination_minor for demand in demands],
         [demand.quantity for demand in demands],
         today,
+        list(but),
     )
     return [row["unsold"] for row in rows]
 
