@@ -331,19 +331,19 @@ def test_all_violations_are_listed_at_once(house: House, members: dict[str, str 
 @pytest.mark.parametrize(
     ("members", "fields"),
     [
-        ({"amount": "0"}, {"amount", "customerDetails"}),
-        ({"productId": None}, {"productId", "customerDetails"}),
-        ({"amount": '"1"', "customerDetails": '{"phoneNumber":"1"}'}, {"amount", "customerDetails.name"}),
+        ({"amount": "0"}, ["amount", "customerDetails"]),
+        ({"productId": None}, ["customerDetails", "productId"]),
+        ({"amount": '"1"', "customerDetails": '{"phoneNumber":"1"}'}, ["amount", "customerDetails.name"]),
     ],
     ids=str,
 )
 def test_a_missing_customer_is_listed_with_the_other_violations(
-    house: House, members: dict[str, str | None], fields: set[str]
+    house: House, members: dict[str, str | None], fields: list[str]
 ) -> None:
     partner, raw = house.partner(kind="B2C"), Raw()
     answer = partner.post("/orders", content=raw.write(**members))
     assert_refused(answer)
-    assert set(fields_of(answer)) == fields
+    assert sorted(fields_of(answer)) == fields
 
 
 def test_e151_exactly(house: House) -> None:
