@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 
 from giftrail.catalog import model, snapshot
-from giftrail.partner_api import problems, requests, shapes, wire
+from giftrail.partner_api import problems, queries, shapes, wire
 from giftrail.partner_api.endpoints import Answer, Call, Endpoint, Parameter
 
 MAX_LIMIT = 500
@@ -58,7 +58,7 @@ async def get_brand(call: Call) -> Answer:
     return _with_etag(call, wire.encode(wire.brand(offer)))
 
 
-def _filters(query: requests.Query) -> list[Callable[[snapshot.Offer], bool]]:
+def _filters(query: queries.Query) -> list[Callable[[snapshot.Offer], bool]]:
     keeps: list[Callable[[snapshot.Offer], bool]] = []
     if words := set((query.text("q") or "").casefold().split()):
         if sum(map(len, words)) > _SEARCH_CHARACTERS:

@@ -11,7 +11,7 @@ import msgspec
 from giftrail.catalog import snapshot
 from giftrail.db import changes, pool
 from giftrail.orders import batch
-from giftrail.partner_api import metrics, problems, rates, requests
+from giftrail.partner_api import metrics, problems, queries, rates
 from giftrail.partners import directory, login
 from giftrail.partners import model as partners
 from giftrail.providers import protocol
@@ -44,7 +44,7 @@ class Call:
     around: Surroundings
     raw_path: str
     path_values: Mapping[str, Any]
-    query: requests.Query
+    query: queries.Query
     headers: Mapping[str, str]
     body: dict[str, Any]
     address: partners.Address | None

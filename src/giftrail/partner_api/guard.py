@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 from starlette.types import Message, Receive, Scope, Send
 
-from giftrail.partner_api import problems, requests
+from giftrail.partner_api import problems, queries, requests
 from giftrail.partner_api.address import client_address
 from giftrail.partner_api.endpoints import Answer, Call, Endpoint, Surroundings
 from giftrail.partners import login
@@ -129,7 +129,7 @@ class _Request:
             around=around,
             raw_path=self._scope["raw_path"].decode("ascii"),
             path_values=self._scope.get("path_params", {}),
-            query=requests.Query(self._scope["query_string"]),
+            query=queries.Query(self._scope["query_string"]),
             headers=self._headers,
             body=body,
             address=address,

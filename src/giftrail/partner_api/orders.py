@@ -5,7 +5,7 @@ from urllib.parse import unquote_to_bytes
 
 from giftrail.kit import ids
 from giftrail.orders import read, states, store
-from giftrail.partner_api import placement, problems, requests, shapes, wire
+from giftrail.partner_api import placement, problems, queries, shapes, wire
 from giftrail.partner_api.endpoints import Answer, Call, Endpoint, Parameter
 
 MAX_LIMIT = 200
@@ -79,7 +79,7 @@ async def list_orders(call: Call) -> Answer:
     more = len(found) > limit
     body = shapes.OrderList(
         data=[wire.listed_order(order) for order in found[:limit]],
-        next_cursor=requests.write_cursor(found[limit - 1].order_id) if more else None,
+        next_cursor=queries.write_cursor(found[limit - 1].order_id) if more else None,
     )
     return Answer(wire.encode(body))
 

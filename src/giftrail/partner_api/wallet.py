@@ -1,6 +1,6 @@
 """The wallet (wire contract, reads)."""
 
-from giftrail.partner_api import requests, shapes, wire
+from giftrail.partner_api import queries, shapes, wire
 from giftrail.partner_api.endpoints import Answer, Call, Endpoint, Parameter
 from giftrail.wallet import ledger, store
 
@@ -32,7 +32,7 @@ async def list_transactions(call: Call) -> Answer:
     more = len(found) > limit
     body = shapes.TransactionList(
         data=[wire.transaction(transfer, currency=call.partner.currency) for transfer in found[:limit]],
-        next_cursor=requests.write_cursor(str(found[limit - 1].wallet_version)) if more else None,
+        next_cursor=queries.write_cursor(str(found[limit - 1].wallet_version)) if more else None,
     )
     return Answer(wire.encode(body))
 
