@@ -22,6 +22,8 @@ CONNECT_TIMEOUT_SECONDS = 5.0
 ACQUIRE_TIMEOUT_SECONDS = 2.0
 # Nothing waits longer for a row lock: the caller is told, and a later look-up can be trusted.
 LOCK_TIMEOUT_SECONDS = 2.0
+# A plan made while a table was small is not kept longer than this: on an empty one, any index looks right.
+PLAN_LIFETIME_SECONDS = 10
 # An idle connection of the money path inside a transaction was forgotten; its locks are freed.
 IDLE_IN_TRANSACTION_SECONDS = 10.0
 
@@ -102,6 +104,7 @@ async def open_database(
         max_size=read_connections,
         timeout=CONNECT_TIMEOUT_SECONDS,
         command_timeout=statement_timeout_seconds + 1,
+        max_cached_statement_lifetime=PLAN_LIFETIME_SECONDS,
         server_settings=common,
         # Reads leave nothing behind on a connection; the default clean-up costs a round trip each.
         reset=_leave_as_it_is,
@@ -112,6 +115,7 @@ async def open_database(
         max_size=write_connections,
         timeout=CONNECT_TIMEOUT_SECONDS,
         command_timeout=statement_timeout_seconds + 1,
+        max_cached_statement_lifetime=PLAN_LIFETIME_SECONDS,
         server_settings=common
         | {
             # Plans cached while a table was empty would keep scanning it whole when it has grown.

@@ -16,9 +16,11 @@ async def list_known(
     conn: pool.Connection, *, partner_id: str, reference_ids: Sequence[str]
 ) -> dict[str, decide.Known]:
     """By reference, the orders of the partner that have one of the references."""
+    # One look into the unique index for each reference. With `= ANY` a plan made while the table was empty may walk
+    # through all orders of the partner instead, and is kept.
     rows = await conn.fetch(
-        "SELECT reference_id, order_id, fingerprint FROM orders"
-        " WHERE partner_id = $1 AND reference_id = ANY($2::text[])",
+        "SELECT o.* FROM unnest($2::text[]) AS wanted (reference_id) CROSS JOIN LATERAL (SELECT reference_id, order_id,"
+        " fingerprint FROM orders WHERE partner_id = $1 AND reference_id = wanted.reference_id LIMIT 1) o",
         partner_id, list(reference_ids),
     )  # fmt: skip
     return {row["reference_id"]: decide.Known(row["order_id"], row["fingerprint"]) for row in rows}
@@ -90,7 +92,8 @@ async def list_orders_by_id(
 ) -> list[model.Order]:
     """Those of the partner's orders, without their vouchers."""
     rows = await conn.fetch(
-        f"SELECT {_COLUMNS} FROM orders WHERE partner_id = $1 AND order_id = ANY($2::text[])",
+        "SELECT o.* FROM unnest($2::text[]) AS wanted (id) CROSS JOIN LATERAL"  # as in list_known
+        f" (SELECT {_COLUMNS} FROM orders WHERE partner_id = $1 AND order_id = wanted.id LIMIT 1) o",
         partner_id, list(order_ids),
     )  # fmt: skip
     return [_order(row) for row in rows]

@@ -1,11 +1,14 @@
 """Where a request comes from: the socket, or what our own proxies say (wire contract, IP allowlist)."""
 
+import functools
 import ipaddress
 from collections.abc import Sequence
 
 from giftrail.partners import model as partners
 
 MAX_FORWARDED_HOPS = 20
+# Addresses kept as they were read: a partner calls from few.
+ADDRESSES_KEPT = 4096
 
 
 def client_address(
@@ -23,6 +26,7 @@ def client_address(
     return address
 
 
+@functools.lru_cache(maxsize=ADDRESSES_KEPT)
 def _read(text: str) -> partners.Address | None:
     try:
         address = ipaddress.ip_address(text)

@@ -48,7 +48,8 @@ async def list_vouchers(
 ) -> list[model.Voucher]:
     """The vouchers of the orders, opened, by order and position. Raises seal.CannotOpen."""
     rows = await conn.fetch(
-        "SELECT * FROM voucher WHERE partner_id = $1 AND order_id = ANY($2::text[]) ORDER BY order_id, position",
+        "SELECT v.* FROM unnest($2::text[]) AS wanted (id) CROSS JOIN LATERAL (SELECT * FROM voucher"
+        " WHERE partner_id = $1 AND order_id = wanted.id ORDER BY position) v ORDER BY v.order_id, v.position",
         partner_id, list(order_ids),
     )  # fmt: skip
     return [_voucher(row, ring) for row in rows]

@@ -81,7 +81,7 @@ class OpenWallet:
     ) -> None:  # fmt: skip
         before = self.wallet
         after = before.available_minor + available_minor
-        if after > MAX_BALANCE_MINOR:
+        if available_minor > 0 and after > MAX_BALANCE_MINOR:
             raise AmountInvalid("the wallet would hold more than it can")
         version = before.version + 1
         threshold = before.low_threshold_minor
