@@ -66,10 +66,12 @@ async def import_stock(
         count += len(chunk)
         tell(int(str(chunk[-1][0])))
     if not problems:
-        for line, earlier in await store.list_repeated_lines(conn):
-            problems.add(line, f"the same code as on line {earlier}")
-        for line in await store.list_known_lines(conn, brand_id=shape.brand_id):
-            problems.add(line, "the code is or was in the stock of this brand already")
+        repeated, total = await store.list_repeated_lines(conn, limit=MAX_PROBLEMS_TOLD)
+        problems.add_all([(line, f"the same code as on line {earlier}") for line, earlier in repeated], total=total)
+        known, total = await store.list_known_lines(conn, brand_id=shape.brand_id, limit=MAX_PROBLEMS_TOLD)
+        problems.add_all(
+            [(line, "the code is or was in the stock of this brand already") for line in known], total=total
+        )
     if not problems and count == 0:
         problems.add(1, "there is no code in the file")
     if problems:
@@ -87,6 +89,11 @@ class _Problems:
         self.count += 1
         if len(self.told) < MAX_PROBLEMS_TOLD:
             self.told.append(f"line {line}: {message}")
+
+    def add_all(self, first: list[tuple[int, str]], *, total: int) -> None:
+        for line, message in first:
+            self.add(line, message)
+        self.count += total - len(first)
 
     def __bool__(self) -> bool:
         return self.count > 0

@@ -84,23 +84,25 @@ async def copy_staged(conn: pool.Connection, rows: Sequence[tuple[object, ...]])
     await conn.copy_records_to_table("staged_code", records=rows, columns=STAGED_COLUMNS)
 
 
-async def list_repeated_lines(conn: pool.Connection) -> list[tuple[int, int]]:
-    """(line, earlier line) of each staged code that stands in the file already."""
+async def list_repeated_lines(conn: pool.Connection, *, limit: int) -> tuple[list[tuple[int, int]], int]:
+    """(line, earlier line) of staged codes that stand in the file already, the first few, and how many in all."""
     rows = await conn.fetch(
-        "SELECT line, earlier FROM (SELECT line, min(line) OVER (PARTITION BY code_digest) AS earlier"
-        " FROM staged_code) s WHERE line > earlier ORDER BY line"
+        "SELECT line, earlier, count(*) OVER () AS total FROM"
+        " (SELECT line, min(line) OVER (PARTITION BY code_digest) AS earlier FROM staged_code) s"
+        " WHERE line > earlier ORDER BY line LIMIT $1",
+        limit,
     )
-    return [(row["line"], row["earlier"]) for row in rows]
+    return [(row["line"], row["earlier"]) for row in rows], rows[0]["total"] if rows else 0
 
 
-async def list_known_lines(conn: pool.Connection, *, brand_id: str) -> list[int]:
-    """The lines of staged codes that the brand's stock holds or held already."""
+async def list_known_lines(conn: pool.Connection, *, brand_id: str, limit: int) -> tuple[list[int], int]:
+    """The lines of staged codes that the brand's stock holds or held, the first few, and how many in all."""
     rows = await conn.fetch(
-        "SELECT line FROM staged_code s WHERE EXISTS (SELECT FROM stock_code c"
-        " WHERE c.brand_id = $1 AND c.code_digest = s.code_digest) ORDER BY line",
-        brand_id,
-    )
-    return [row["line"] for row in rows]
+        "SELECT line, count(*) OVER () AS total FROM staged_code s WHERE EXISTS (SELECT FROM stock_code c"
+        " WHERE c.brand_id = $1 AND c.code_digest = s.code_digest) ORDER BY line LIMIT $2",
+        brand_id, limit,
+    )  # fmt: skip
+    return [row["line"] for row in rows], rows[0]["total"] if rows else 0
 
 
 async def shelve_staged(conn: pool.Connection, *, brand_id: str, now: datetime) -> None:
