@@ -54,6 +54,21 @@ def test_right_logins_are_not_limited(server_url: str) -> None:
         assert {partner.log_in().status_code for _ in range(20)} == {200}
 
 
+def test_a_partner_may_have_a_limit_of_failed_logins_of_its_own(server_url: str) -> None:
+    with serving(new_database(server_url), failed_logins_per_minute=2) as house:
+        strict, lenient = house.partner(), house.partner()
+        values = {"failed_logins_per_minute": 5}
+        house.do(
+            lambda conn: manage.set_partner(conn, partner_id=lenient.partner.partner_id, values=values, now=app.now())
+        )
+        refused = []
+        for partner in (strict, lenient):
+            body = {"clientId": partner.client_id, "clientSecret": "wrong"}
+            answers = [partner.http.post("/v1/partners/auth/login", json=body).status_code for _ in range(6)]
+            refused.append(answers.index(429))
+        assert refused == [2, 5]
+
+
 @pytest.mark.parametrize("path", ["/orders", "/wallet/transactions"])
 @pytest.mark.parametrize("name", ["from", "to"])
 @pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])

@@ -65,6 +65,7 @@ def set_(
     request_id: Annotated[model.RequestIdMode | None, typer.Option(help="REQUIRE or GENERATE.")] = None,
     rate: Rate = None,
     burst: Burst = None,
+    failed_logins: Annotated[int | None, typer.Option(min=0, help="A minute and address; 0 is off.")] = None,
     data_dir: desk.DataDir = None,
     as_json: desk.AsJson = False,
 ) -> None:
@@ -74,6 +75,7 @@ def set_(
     """
     asked = {
         "kind": kind, "region": region, "request_id_mode": request_id, "rate_per_second": rate, "rate_burst": burst,
+        "failed_logins_per_minute": failed_logins,
     }  # fmt: skip
     values: dict[str, Any] = {key: value for key, value in asked.items() if value is not None}
     if not values:
@@ -133,6 +135,7 @@ def show(name: Name, data_dir: desk.DataDir = None, as_json: desk.AsJson = False
             "requestId": partner.request_id_mode.value,
             "ratePerSecond": partner.rate_per_second,
             "rateBurst": partner.rate_burst,
+            "failedLoginsPerMinute": partner.failed_logins_per_minute,
             "suspendedAt": partner.suspended_at,
             "credentials": [row["credential_id"] for row in kept if row["revoked_at"] is None],
             "revokedCredentials": [row["credential_id"] for row in kept if row["revoked_at"] is not None],

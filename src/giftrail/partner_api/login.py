@@ -13,7 +13,10 @@ async def log_in(call: Call) -> Answer:
     around = call.around
     settings = around.settings
     key = f"{call.address} {wanted.client_id}"
+    known = around.directory.find_by_credential(wanted.client_id)
     limit = settings.failed_logins_per_minute
+    if known is not None and known.failed_logins_per_minute is not None:
+        limit = known.failed_logins_per_minute
     # Taken before the look-up and put back after a right one, so that parallel guesses are counted too.
     verdict = around.login_buckets.take(key, per_second=limit / 60, burst=max(1, limit))
     headers = verdict.headers("failed-logins") if verdict else {}

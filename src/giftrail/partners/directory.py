@@ -10,11 +10,16 @@ class Directory:
     def __init__(self, database: pool.Database) -> None:
         self._database = database
         self._partners: dict[str, model.Partner] = {}
+        self._owners: dict[str, str] = {}  # partner by credential
         self._version = -1
 
     def find(self, partner_id: str) -> model.Partner | None:
         """The partner as this process knows it."""
         return self._partners.get(partner_id)
+
+    def find_by_credential(self, credential_id: str) -> model.Partner | None:
+        """The partner whose live credential it is, as this process knows it."""
+        return self._partners.get(self._owners.get(credential_id, ""))
 
     async def find_fresh(self, partner_id: str) -> model.Partner | None:
         """The partner as the database knows it, kept for the next request."""
@@ -32,4 +37,7 @@ class Directory:
     def _keep(self, partner: model.Partner) -> None:
         known = self._partners.get(partner.partner_id)
         if known is None or known.version <= partner.version:
+            for credential_id in known.credentials - partner.credentials if known else ():
+                self._owners.pop(credential_id, None)
             self._partners[partner.partner_id] = partner
+            self._owners |= dict.fromkeys(partner.credentials, partner.partner_id)

@@ -19,7 +19,7 @@ from giftrail.partners import model, store
 
 # 256 random bits: too many to guess, so a plain digest keeps the secret safe.
 _SECRET_BYTES = 32
-_SETTABLE = {"kind", "region", "request_id_mode", "rate_per_second", "rate_burst"}
+_SETTABLE = {"kind", "region", "request_id_mode", "rate_per_second", "rate_burst", "failed_logins_per_minute"}
 
 
 class PartnerUnknown(Exception):
@@ -84,6 +84,7 @@ async def create_partner(
         request_id_mode=request_id_mode,
         rate_per_second=rate_per_second,
         rate_burst=rate_burst,
+        failed_logins_per_minute=None,
         suspended_at=None,
         version=await changes.raise_version(conn, topic="partners"),
         created_at=now,
@@ -98,7 +99,7 @@ async def create_partner(
 
 
 async def set_partner(conn: pool.Connection, *, partner_id: str, values: dict[str, Any], now: datetime) -> None:
-    """Change kind, region, request_id_mode, rate_per_second, rate_burst. Raises PartnerInvalid."""
+    """Change kind, region, request_id_mode and the limits. Raises PartnerInvalid."""
     if unknown := values.keys() - _SETTABLE:
         raise PartnerInvalid(f"{sorted(unknown)} cannot be set; what can: {sorted(_SETTABLE)}")
     _check_values(values)
@@ -179,7 +180,7 @@ def _check_values(values: dict[str, Any]) -> None:
     region = values.get("region")
     if region is not None and not (len(region) == 2 and region.isascii() and region.isalpha() and region.isupper()):
         raise PartnerInvalid(f"the region {region!r} is not a two-letter country code such as IN")
-    for name, least in (("rate_per_second", 0), ("rate_burst", 1)):
+    for name, least in (("rate_per_second", 0), ("rate_burst", 1), ("failed_logins_per_minute", 0)):
         value = values.get(name)
         if value is not None and not least <= value <= 1_000_000:
             raise PartnerInvalid(f"{name} {value} is not between {least} and 1000000")

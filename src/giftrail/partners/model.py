@@ -37,6 +37,7 @@ class Partner:
     request_id_mode: RequestIdMode
     rate_per_second: int | None
     rate_burst: int | None
+    failed_logins_per_minute: int | None
     suspended_at: datetime | None
     version: int
     created_at: datetime

@@ -121,6 +121,7 @@ def _partner(row: pool.Record) -> model.Partner:
         request_id_mode=model.RequestIdMode(row["request_id_mode"]),
         rate_per_second=row["rate_per_second"],
         rate_burst=row["rate_burst"],
+        failed_logins_per_minute=row["failed_logins_per_minute"],
         suspended_at=row["suspended_at"],
         version=row["version"],
         created_at=row["created_at"],

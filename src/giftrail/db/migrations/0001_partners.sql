@@ -14,6 +14,7 @@ CREATE TABLE partner (
     request_id_mode text NOT NULL CHECK (request_id_mode IN ('REQUIRE', 'GENERATE')),
     rate_per_second integer CHECK (rate_per_second >= 0),
     rate_burst integer CHECK (rate_burst >= 1),
+    failed_logins_per_minute integer CHECK (failed_logins_per_minute >= 0),
     suspended_at timestamptz,
     version bigint NOT NULL,
     created_at timestamptz NOT NULL,
