@@ -114,7 +114,8 @@ def test_partners_are_created_set_suspended_and_shown(desk: Desk) -> None:
     shown = desk.json("partner", "show", "Bazaar")
     assert shown | {"createdAt": None} == {
         "partnerId": made["partnerId"], "name": "Bazaar", "kind": "B2B", "currency": "KWD", "region": "IN",
-        "requestId": "GENERATE", "ratePerSecond": 5, "rateBurst": None, "failedLoginsPerMinute": None, "suspendedAt": None, "credentials": [],
+        "requestId": "GENERATE", "ratePerSecond": 5, "rateBurst": None, "failedLoginsPerMinute": None,
+        "suspendedAt": None, "credentials": [],
         "revokedCredentials": [], "networks": [], "balance": 0, "egressAddresses": [], "createdAt": None,
     }  # fmt: skip
     acme = desk.json("partner", "show", ACME)
