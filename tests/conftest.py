@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from giftrail import app
 from giftrail.db import embedded, migrate
 from house import House, execute, serving
 
@@ -20,6 +21,7 @@ _running = ExitStack()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start PostgreSQL once, before the workers; they inherit its address."""
+    app.allow_many_connections()  # both ends of every connection are ours
     if hasattr(config, "workerinput") or config.option.collectonly or _URL in os.environ:
         return
     folder = _running.enter_context(tempfile.TemporaryDirectory(prefix="giftrail-tests-"))
@@ -76,6 +78,9 @@ def _session_house(server_url: str) -> Iterator[House]:
 
 
 @pytest.fixture
-def house(_session_house: House) -> House:
+def house(_session_house: House) -> Iterator[House]:
     """A running service in staging, shared by the tests of a worker; make a partner of your own in it."""
-    return _session_house
+    before = len(_session_house.clients)
+    yield _session_house
+    while len(_session_house.clients) > before:
+        _session_house.clients.pop().close()

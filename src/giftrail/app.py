@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import os
+import resource
 import secrets
 import socket
 import time
@@ -244,6 +245,13 @@ def listen(settings: Settings) -> socket.socket:
     """A socket on the host and port of the settings; port 0 picks a free one. Raises OSError."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+
+
+def allow_many_connections() -> None:
+    """Raise this process's limit of open files, and so of connections, as far as the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def loop_factory() -> asyncio.AbstractEventLoop:

@@ -134,6 +134,7 @@ def serve(
             "GIFTRAIL_DATA_DIR": str(settings.data_dir),
             "GIFTRAIL_PROCESSES": str(settings.processes),
         }
+        app.allow_many_connections()  # its processes inherit it
         app.serve_processes(settings)
 
 
@@ -191,6 +192,7 @@ def _stopped_by_signals() -> Iterator[None]:
 
 
 def _run(coroutine: Coroutine[Any, Any, None]) -> None:
+    app.allow_many_connections()
     with asyncio.Runner(loop_factory=app.loop_factory) as runner:
         runner.run(coroutine)
 
