@@ -208,6 +208,7 @@ async def serve_here(
     settings: Settings, listening: socket.socket, *, beside: Callable[[uvicorn.Server], Awaitable[None]]
 ) -> None:
     """Serve on the socket in this process, with the workers and `beside`, until the server is told to exit."""
+    allow_many_connections()
     server = uvicorn.Server(uvicorn.Config(Application(settings), **_options(settings)))
 
     async def run_beside() -> None:

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from giftrail import app
+from giftrail.cli import stopping
 from giftrail.db import embedded, migrate, pool
 from giftrail.kit import money
 from giftrail.operators import trail
@@ -75,7 +76,7 @@ def database(settings: Settings) -> Iterator[Settings]:
         yield settings
         return
     with embedded.running(settings.data_dir, postgres_user=settings.postgres_user) as url:
-        asyncio.run(migrate.migrate(url))
+        stopping.run(migrate.migrate(url))
         yield settings.model_copy(update={"database_url": SecretStr(url)})
 
 

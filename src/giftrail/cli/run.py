@@ -4,18 +4,16 @@ import asyncio
 import contextlib
 import os
 import shlex
-import signal
 import socket
 import tempfile
-from collections.abc import Coroutine, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 import uvicorn
 
 from giftrail import app
-from giftrail.cli import desk, documents
+from giftrail.cli import desk, documents, stopping
 from giftrail.db import migrate as migrations
 from giftrail.demo import furnish, tale
 from giftrail.kit import log
@@ -39,7 +37,7 @@ def up(host: Host = None, port: Port = None, data_dir: desk.DataDir = None, as_j
 
     Example: giftrail up --port 8080 --data-dir ~/giftrail
     """
-    with _stopped_by_signals(), desk.database(desk.load_settings(data_dir, host=host, port=port)) as found:
+    with stopping.stopped_by_signals(), desk.database(desk.load_settings(data_dir, host=host, port=port)) as found:
         settings = app.with_keys(found)
         log.configure(level=settings.log_level)
         listening = _listen(settings)
@@ -61,7 +59,7 @@ def up(host: Host = None, port: Port = None, data_dir: desk.DataDir = None, as_j
                 as_json=as_json,
             )
 
-        _run(app.serve_here(settings, listening, beside=tell))
+        stopping.run_server(app.serve_here(settings, listening, beside=tell))
 
 
 def demo_(
@@ -74,7 +72,7 @@ def demo_(
 
     Example: giftrail demo --once
     """
-    with _stopped_by_signals(), tempfile.TemporaryDirectory(prefix="giftrail-demo-") as folder:
+    with stopping.stopped_by_signals(), tempfile.TemporaryDirectory(prefix="giftrail-demo-") as folder:
         settings = desk.load_settings(Path(folder), host=host, port=port, environment="staging", **_QUIET).model_copy(
             update={"database_url": None}
         )
@@ -85,7 +83,7 @@ def demo_(
             log.configure(level=running.log_level)
             listening = _listen(running)
             base_url = _base_url(running, listening.getsockname()[1])
-            partners = asyncio.run(
+            partners = stopping.run(
                 furnish.furnish(app.database_url(running), keys=app.code_keys(running), now=app.now())
             )
 
@@ -105,7 +103,7 @@ def demo_(
                 elif not as_json:
                     tale.introduce(base_url, partners, console=desk.out)
 
-            _run(app.serve_here(running, listening, beside=play))
+            stopping.run_server(app.serve_here(running, listening, beside=play))
 
 
 def serve(
@@ -118,7 +116,7 @@ def serve(
 
     Example: GIFTRAIL_DATABASE_URL=postgresql://… giftrail serve --processes 4 --host 0.0.0.0
     """
-    with _stopped_by_signals(), contextlib.ExitStack() as stack:
+    with stopping.stopped_by_signals(), contextlib.ExitStack() as stack:
         settings = desk.load_settings(data_dir, host=host, port=port, processes=processes)
         if settings.database_url is None:
             settings = stack.enter_context(desk.database(settings))
@@ -143,10 +141,10 @@ def work(data_dir: desk.DataDir = None) -> None:
 
     Example: GIFTRAIL_DATABASE_URL=postgresql://… giftrail work
     """
-    with _stopped_by_signals(), desk.database(desk.load_settings(data_dir)) as settings:
+    with stopping.stopped_by_signals(), desk.database(desk.load_settings(data_dir)) as settings:
         log.configure(level=settings.log_level)
         desk.check_schema(settings)
-        _run(app.work(settings))
+        stopping.run_server(app.work(settings))
 
 
 def migrate(data_dir: desk.DataDir = None, as_json: desk.AsJson = False) -> None:
@@ -172,29 +170,6 @@ def keys(as_json: desk.AsJson = False) -> None:
     """
     drawn = {f"GIFTRAIL_{name.upper()}": value for name, value in app.draw_keys().items()}
     desk.tell("\n".join(f"{name}={value}" for name, value in drawn.items()), drawn, as_json=as_json)
-
-
-@contextlib.contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP stop the command as Ctrl-C does, so that what it started is stopped too; exit status 0."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
-    try:
-        yield
-    except KeyboardInterrupt:
-        pass
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _run(coroutine: Coroutine[Any, Any, None]) -> None:
-    app.allow_many_connections()
-    with asyncio.Runner(loop_factory=app.loop_factory) as runner:
-        runner.run(coroutine)
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -145,7 +145,8 @@ class _Server:
             "start",
         )
         if started.returncode != 0:
-            log_text = (self.cluster / "server.log").read_text(errors="replace")
+            log_file = self.cluster / "server.log"
+            log_text = log_file.read_text(errors="replace") if log_file.exists() else started.stderr
             raise EmbeddedFailed(f"PostgreSQL did not start in {self.cluster}: {_last_line(log_text)}")
         made = self._run_client("createdb", DATABASE)
         if made.returncode != 0 and "already exists" not in made.stderr:
@@ -179,8 +180,8 @@ class _Server:
 
     def _seen_from_inside(self, folder: Path | None = None) -> str:
         # An unprivileged user may not walk down to a folder inside root's own, but a process that was put
-        # there sees it as its working directory.
-        return "/proc/self/cwd" if self.owner and Path("/proc/self/cwd").exists() else str(folder or self.cluster)
+        # there sees it as its working directory. Nor need any character of the path be quoted.
+        return "/proc/self/cwd" if Path("/proc/self/cwd").exists() else str(folder or self.cluster)
 
     def _run(self, program: str, *arguments: str, inside: Path | None = None) -> subprocess.CompletedProcess[str]:
         return self._spawn(program, "--pgdata", self._seen_from_inside(inside), *arguments, inside=inside)
