@@ -128,13 +128,6 @@ async def open_database(
 
 
 @contextlib.asynccontextmanager
-async def transaction(pool: WritePool) -> AsyncIterator[Connection]:
-    """A connection inside a transaction that commits at the end of the block, or rolls back."""
-    async with pool.acquire(timeout=ACQUIRE_TIMEOUT_SECONDS) as connection, connection.transaction():
-        yield connection
-
-
-@contextlib.asynccontextmanager
 async def connect(url: str) -> AsyncIterator[Connection]:
     """One connection outside the pools, for commands."""
     connection: Connection = await asyncpg.connect(url, timeout=CONNECT_TIMEOUT_SECONDS)
