@@ -18,15 +18,14 @@ import uvicorn
 from pydantic import SecretStr
 
 from giftrail import app
+from giftrail.audit import findings as audit
 from giftrail.catalog import edit, rows
 from giftrail.catalog import model as catalog
 from giftrail.db import changes, pool
 from giftrail.kit import money
-from giftrail.orders import audit
 from giftrail.partners import manage
 from giftrail.partners import model as partners
 from giftrail.providers import importing as stock_importing
-from giftrail.providers import protocol
 from giftrail.settings import Settings
 from giftrail.wallet import ledger, onboard
 
@@ -219,7 +218,7 @@ class House:
         brand_id = brand_id or f"brand-{uuid.uuid4().hex[:10]}"
         row = brand_row(brand_id, **members)
         read = rows.Row(1, row)
-        brand = read.brand(protocol.AT_ONCE)
+        brand = read.brand(app.provider_names(self.settings))
         assert read.problems == []
 
         async def deed(conn: pool.Connection) -> None:
@@ -268,7 +267,7 @@ class House:
 
         async def run() -> list[str]:
             async with pool.connect(self.url) as conn:
-                return await audit.list_findings(conn)
+                return await audit.list_findings(conn, now=app.now())
 
         return asyncio.run(run())
 
@@ -295,9 +294,7 @@ def brand_row(brand_id: str, **members: Any) -> dict[str, Any]:
         "providers": ["generator"],
         "thumbnailUrl": "https://assets.giftrail.example/t.png",
     } | members
-    return {
-        name: Decimal(value) if isinstance(value, int) else value for name, value in row.items() if value is not None
-    }
+    return {name: Decimal(value) if type(value) is int else value for name, value in row.items() if value is not None}
 
 
 def furnish(house: House) -> None:

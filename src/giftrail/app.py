@@ -19,19 +19,23 @@ import uvloop
 from pydantic import SecretStr
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from giftrail.breakers import health
 from giftrail.catalog import snapshot
-from giftrail.db import changes, migrate, pool
+from giftrail.db import bell, changes, migrate, pool
 from giftrail.kit import log, seal
-from giftrail.orders import batch
+from giftrail.leases import model as leases
+from giftrail.orders import batch, waiting
 from giftrail.partner_api import app as partner_api
 from giftrail.partner_api import connection, endpoints, metrics, rates
 from giftrail.partners import directory, login
-from giftrail.providers import protocol
+from giftrail.providers import protocol, registry
 from giftrail.settings import Environment, Settings, read_index_key, read_keys
-from giftrail.workers import housekeeping
+from giftrail.workers import staff
 
 KEYS_FILE = "keys.json"
 GRACEFUL_SHUTDOWN_SECONDS = 30
+# A lease must outlive a call and its repetition by this much.
+LEASE_MARGIN_SECONDS = 15.0
 
 
 def now() -> datetime:
@@ -104,12 +108,16 @@ async def surroundings(settings: Settings) -> AsyncIterator[endpoints.Surroundin
             await migrate.check(conn)
         made = _assemble(settings, database)
         await made.watcher.look()
-        watching = asyncio.create_task(made.watcher.run())
+        beside = [asyncio.create_task(run()) for run in (made.watcher.run, made.bell.run, made.waiters.run)]
         try:
             yield made
         finally:
             await made.gatherer.close()
-            watching.cancel()
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            for provider in made.providers.values():
+                await provider.close()
     finally:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(database.close(), GRACEFUL_SHUTDOWN_SECONDS)
@@ -127,6 +135,9 @@ def _assemble(settings: Settings, database: pool.Database) -> endpoints.Surround
     catalog = snapshot.Snapshot(database)
     watcher.subscribe("partners", partners.refresh)
     watcher.subscribe("catalog", catalog.refresh)
+    breakers = health.Health(database)
+    watcher.subscribe("breakers", breakers.refresh)
+    ringing = bell.Bell(database_url(settings))
     if settings.token_keys is None:
         raise AssertionError("keys are set before they are used")
     figures = metrics.Metrics()
@@ -156,6 +167,10 @@ def _assemble(settings: Settings, database: pool.Database) -> endpoints.Surround
             now=now,
             batch_size=figures.count_batch,
         ),
+        providers=make_providers(settings),
+        health=breakers,
+        bell=ringing,
+        waiters=waiting.Waiters(database, ringing.heard("orders")),
         buckets=rates.Buckets(time.monotonic),
         login_buckets=rates.Buckets(time.monotonic),
         metrics=figures,
@@ -164,11 +179,34 @@ def _assemble(settings: Settings, database: pool.Database) -> endpoints.Surround
     )
 
 
+def make_providers(settings: Settings) -> dict[str, protocol.Provider]:
+    """The remote providers of the settings. Raises registry.ProviderInvalid."""
+    providers = registry.make_providers(settings.providers, with_sandbox=_has_sandbox(settings))
+    for provider in providers.values():
+        if settings.work_lease_seconds <= 2 * provider.timeout_seconds + LEASE_MARGIN_SECONDS:
+            raise registry.ProviderInvalid(
+                f"provider {provider.name!r} may take {provider.timeout_seconds:g} s: GIFTRAIL_WORK_LEASE_SECONDS"
+                f" must be more than twice that and {LEASE_MARGIN_SECONDS:g} s,"
+                f" not {settings.work_lease_seconds:g}"
+            )
+    return providers
+
+
+def provider_names(settings: Settings) -> frozenset[str]:
+    """What a brand may name as its providers."""
+    return registry.known_names(settings.providers, with_sandbox=_has_sandbox(settings))
+
+
+def _has_sandbox(settings: Settings) -> bool:
+    return settings.environment is not Environment.PRODUCTION
+
+
 class Application:
     """The ASGI application with its lifespan: opened when the server starts, closed when it stops."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, with_workers: bool = False) -> None:
         self._settings = settings
+        self._with_workers = with_workers
         self._door: ASGIApp | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -182,7 +220,9 @@ class Application:
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
         try:
-            async with surroundings(self._settings) as around:
+            async with surroundings(self._settings) as around, contextlib.AsyncExitStack() as stack:
+                if self._with_workers:
+                    await stack.enter_async_context(_working(around))
                 self._door = partner_api.create_app(around)
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
@@ -209,7 +249,8 @@ async def serve_here(
 ) -> None:
     """Serve on the socket in this process, with the workers and `beside`, until the server is told to exit."""
     allow_many_connections()
-    server = uvicorn.Server(uvicorn.Config(Application(settings), **_options(settings)))
+    application = Application(settings, with_workers=True)
+    server = uvicorn.Server(uvicorn.Config(application, **_options(settings)))
 
     async def run_beside() -> None:
         while not server.started and not server.should_exit:  # noqa: ASYNC110 — uvicorn tells it by no event
@@ -217,28 +258,59 @@ async def serve_here(
         if server.started:
             await beside(server)
 
-    others = [asyncio.create_task(run_beside()), asyncio.create_task(work(settings))]
+    other = asyncio.create_task(run_beside())
     try:
         serving = asyncio.create_task(server.serve(sockets=[listening]))
-        await asyncio.wait([serving, others[0]], return_when=asyncio.FIRST_COMPLETED)
-        if others[0].done() and others[0].exception():
+        await asyncio.wait([serving, other], return_when=asyncio.FIRST_COMPLETED)
+        if other.done() and other.exception():
             server.should_exit = True
         await serving
-        if others[0].done():
-            others[0].result()
+        if other.done():
+            other.result()
     finally:
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        other.cancel()
+        await asyncio.gather(other, return_exceptions=True)
 
 
 async def work(settings: Settings) -> None:
     """What runs unasked, for as long as the process lives."""
-    await housekeeping.run(
-        database_url(settings),
+    async with surroundings(settings) as around, _working(around) as working:
+        await working
+
+
+@contextlib.asynccontextmanager
+async def _working(around: endpoints.Surroundings) -> AsyncIterator[asyncio.Task[None]]:
+    """The workers, running beside; at the end they stop cleanly."""
+    working = asyncio.create_task(staff.run(_staffing(around)))
+    try:
+        yield working
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
+def _staffing(around: endpoints.Surroundings) -> staff.Staffing:
+    settings = around.settings
+    return staff.Staffing(
+        database=around.database,
+        database_url=database_url(settings),
+        keys=around.keys,
+        gatherer=around.gatherer,
+        providers=around.providers,
+        health=around.health,
+        bell=around.bell,
+        limits=leases.Limits(
+            claim_rows=min(50, settings.work_in_flight),
+            in_flight=settings.work_in_flight,
+            lease_seconds=settings.work_lease_seconds,
+            renew_seconds=settings.work_renew_seconds,
+            poll_seconds=settings.work_poll_seconds,
+            stop_seconds=settings.work_stop_seconds,
+        ),
+        deadline_seconds=settings.deadline_seconds,
         audit_every_seconds=settings.audit_every_seconds,
         low_stock_codes=settings.low_stock_codes,
-        now=now,
+        now=around.now,
     )
 
 

@@ -6,7 +6,7 @@ import ipaddress
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -73,6 +73,17 @@ class Settings(BaseSettings):
     waiting_orders: int = Field(1024, ge=1, description="callers waiting on one wallet before 503")
     placement_patience_seconds: float = Field(2.0, gt=0, description="a placement not begun by then is refused")
     statement_timeout_seconds: float = Field(10.0, gt=0)
+
+    providers: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description='remote providers as JSON: {"name": {"kind": "upstream", …}}', repr=False
+    )
+    synchronous_seconds: float = Field(2.0, ge=0, le=30, description="how long Place Order waits for remote providers")
+    deadline_seconds: float = Field(780.0, ge=1, le=780, description="an order still PROCESSING then is ended")
+    work_in_flight: int = Field(100, ge=1, description="orders a worker takes further at once")
+    work_poll_seconds: float = Field(0.25, gt=0, le=5, description="how often a worker looks for due work")
+    work_lease_seconds: float = Field(90.0, gt=0, description="until work of a worker that died is taken over")
+    work_renew_seconds: float = Field(15.0, gt=0, description="how often a worker renews its leases")
+    work_stop_seconds: float = Field(10.0, ge=0, description="how long a stopping worker lets its work end")
 
     poll_seconds: float = Field(0.25, gt=0, le=1, description="how often a process looks for changed rules")
     stale_after_seconds: float = Field(5.0, gt=0, description="a process that could not look answers 503")

@@ -13,6 +13,7 @@ from giftrail.catalog import model as catalog
 from giftrail.catalog import rules
 from giftrail.orders import decide, model
 from giftrail.providers import protocol
+from giftrail.spending import book
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 DENOMINATIONS = (100, 250)
@@ -33,7 +34,8 @@ def brand(brand_id: str) -> catalog.Brand:
         min_order_minor=1, max_order_minor=10**9, min_voucher_minor=100, max_voucher_minor=250,
         max_vouchers_per_order=None, max_vouchers_per_denomination=None, max_denominations_per_order=None,
         thumbnail_url="", icon_image_url="", logo_url=None, tnc_url=None, terms=(), how_to_use=(),
-        voucher_expiry_months=None, providers=PROVIDERS[brand_id], version=1, updated_at=NOW,
+        voucher_expiry_months=None, providers=PROVIDERS[brand_id], reversible=False,
+        reversal_window_hours=24, version=1, updated_at=NOW,
     )  # fmt: skip
 
 
@@ -105,7 +107,12 @@ def batches(draw: st.DrawFn) -> Batch:
 
 def decided(batch: Batch) -> list[decide.Decision]:
     return decide.decide(
-        batch.drafts, known=batch.known, available_minor=batch.available, shelves=batch.shelves, made=batch.made
+        batch.drafts,
+        known=batch.known,
+        available_minor=batch.available,
+        shelves=batch.shelves,
+        made=batch.made,
+        limits=book.Book([], {}, currency="INR"),
     )
 
 

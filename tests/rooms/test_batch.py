@@ -10,9 +10,10 @@ import pytest
 
 import counter
 from giftrail import app
+from giftrail.audit import findings as audit
 from giftrail.db import pool
 from giftrail.kit import seal
-from giftrail.orders import audit, batch
+from giftrail.orders import batch
 from giftrail.orders import model as orders
 
 LIMITS = batch.Limits(batch_orders=128, batch_vouchers=2_000, waiting_orders=1_024, patience_seconds=2.0)
@@ -85,7 +86,7 @@ async def opened(url: str, *, writers: int = 2, **limits: Any) -> AsyncIterator[
         async with pool.connect(url) as conn:
             yield Till(url, database, gatherer, conn, sizes)
             await asyncio.wait_for(gatherer.close(), 10)
-            assert await audit.list_findings(conn) == []
+            assert await audit.list_findings(conn, now=app.now()) == []
     finally:
         database.terminate()
 

@@ -8,11 +8,13 @@ import asyncpg
 import pytest
 
 import counter
+from giftrail import app
+from giftrail.audit import findings as audit
 from giftrail.db import pool
 from giftrail.events import model as events
 from giftrail.events import store as outbox
-from giftrail.orders import audit, place
 from giftrail.orders import model as orders
+from giftrail.orders import place
 from giftrail.partners import model as partners
 from giftrail.wallet import ledger, model, store
 
@@ -178,7 +180,7 @@ async def test_concurrent_movements_wait_for_each_other(database_url: str) -> No
         await asyncio.gather(*(one(amount) for amount in (1, 10, 100, 1_000)))
         wallet = await ledger.read_wallet(conn, partner_id=partner.partner_id)
         assert (wallet.available_minor, wallet.version) == (5_555, 20)
-        assert await audit.list_findings(conn) == []
+        assert await audit.list_findings(conn, now=app.now()) == []
 
 
 @pytest.mark.parametrize("table", ["transfer", "entry", "operator_act"])
@@ -399,9 +401,9 @@ async def test_the_auditor_names_the_row_that_cannot_be(database_url: str, corru
     async with pool.connect(database_url) as conn:
         books = await open_books(conn)
         await counter.new_partner(conn, money_minor=0)  # a wallet that never moved is sound
-        assert await audit.list_findings(conn) == []
+        assert await audit.list_findings(conn, now=app.now()) == []
         # No trigger fires for a replica: this is how a corrupted database is made.
         await conn.execute("SET session_replication_role = replica")
         await conn.execute(books.fill(corruption))
-        findings = await audit.list_findings(conn)
+        findings = await audit.list_findings(conn, now=app.now())
         assert any(books.fill(finding) in found for found in findings), findings

@@ -6,8 +6,9 @@ import pytest
 
 from giftrail.catalog import model, rows, rules
 from giftrail.orders import model as orders
-from giftrail.orders.decide import Again, Conflict, Decision, Fail, Known, Replay, Serve, decide
+from giftrail.orders.decide import Again, Conflict, Decision, Fail, Hold, Known, Limited, Replay, Serve, decide
 from giftrail.providers import protocol
+from giftrail.spending import book
 from house import brand_row
 
 NOW = datetime(2025, 3, 1, tzinfo=UTC)
@@ -68,6 +69,7 @@ def told(
         available_minor=available,
         shelves={("b", int(name[1:])): one for name, one in shelves.items()},
         made=made,
+        limits=book.Book([], {}, currency="INR"),
     )
     assert len(decisions) == len(drafts)
     return [in_short(decision) for decision in decisions]
@@ -85,6 +87,10 @@ def in_short(decision: Decision) -> str:
             return f"conflict with {order_id}"
         case Again():
             return "again"
+        case Hold():
+            return "hold"
+        case Limited():
+            return "limited"
 
 
 E = rules.Refusal
@@ -168,7 +174,14 @@ def test_each_order_sees_what_those_before_it_left(
 
 def test_no_code_is_given_twice_and_the_wallet_never_goes_below_zero() -> None:
     drafts = [draft(n, {100: 1 + n % 3}, STOCKED) for n in range(60)]
-    decisions = decide(drafts, known={}, available_minor=4_150, shelves={("b", 100): shelf(*range(50))}, made={})
+    decisions = decide(
+        drafts,
+        known={},
+        available_minor=4_150,
+        shelves={("b", 100): shelf(*range(50))},
+        made={},
+        limits=book.Book([], {}, currency="INR"),
+    )
     served = [(one, decision) for one, decision in zip(drafts, decisions, strict=True) if isinstance(decision, Serve)]
     given = [one.card_number for _, decision in served for one in decision.codes]
     assert len(given) == len(set(given)) == 41

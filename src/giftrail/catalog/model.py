@@ -86,6 +86,8 @@ class Brand:
     how_to_use: tuple[dict[str, Any], ...]
     voucher_expiry_months: int | None
     providers: tuple[str, ...]
+    reversible: bool
+    reversal_window_hours: int
     version: int
     updated_at: datetime
 

@@ -21,6 +21,8 @@ MAX_SHOWN_CHARACTERS = 80
 BEHIND_THE_LAST = "(behind the last column)"
 MAX_COUNT = 1_000_000
 MAX_EXPIRY_MONTHS = 600
+DEFAULT_REVERSAL_HOURS = 24
+MAX_REVERSAL_HOURS = 10_000
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _Choice = TypeVar("_Choice", bound=StrEnum)
 # Stands where a text was wrong, until the row is refused.
@@ -103,6 +105,8 @@ class Row:
             how_to_use=self._instructions(),
             voucher_expiry_months=self._count("voucherExpiryInMonths", MAX_EXPIRY_MONTHS),
             providers=self._providers(known_providers),
+            reversible=self._flag("reversible"),
+            reversal_window_hours=self._count("reversalWindowHours", MAX_REVERSAL_HOURS) or DEFAULT_REVERSAL_HOURS,
             version=0,
             updated_at=_NEVER,
         )
@@ -197,6 +201,15 @@ class Row:
             self.complain(member, f"{value} is not a whole number from 1 to {limit}")
             return None
         return int(number)
+
+    def _flag(self, member: str) -> bool:
+        value = self.values.get(member, False)
+        if value in {"true", "false"}:  # a CSV cell
+            return bool(value == "true")
+        if not isinstance(value, bool):
+            self.complain(member, f"{_shown(value)} is not true or false")
+            return False
+        return value
 
     def _url(self, member: str, *, required: bool = False) -> str | None:
         before = len(self.problems)

@@ -7,12 +7,16 @@ import httpx
 import typer
 
 from giftrail import __version__
+from giftrail.calls import shelve
 from giftrail.catalog import edit, importing
-from giftrail.cli import audit, brand, desk, partner, run, stock, wallet
+from giftrail.cli import audit, brand, desk, limit, order, partner, provider, run, stock, wallet
 from giftrail.db import embedded, migrate, pool
 from giftrail.demo import tale
 from giftrail.kit import money, seal
+from giftrail.orders import limit as limits
+from giftrail.orders import model as orders
 from giftrail.partners import manage
+from giftrail.providers import registry
 from giftrail.wallet import ledger
 
 # Refusals whose message is a sentence for the operator.
@@ -22,6 +26,7 @@ _TOLD = (
     embedded.EmbeddedFailed, migrate.SchemaDiffers, migrate.MigrationEdited,
     manage.PartnerUnknown, manage.PartnerExists, manage.PartnerInvalid, manage.CredentialUnknown, manage.NetworkUnknown,
     tale.TaleFailed,
+    orders.WrongState, limits.LimitInvalid, shelve.NotAside, shelve.CallKnown, registry.ProviderInvalid,
     money.UnknownCurrency, ledger.WalletUnknown, ledger.AmountInvalid, seal.CannotOpen,
 )  # fmt: skip
 
@@ -40,7 +45,9 @@ main_app.add_typer(partner.networks, name="network")
 main_app.add_typer(brand.brands, name="brand")
 main_app.add_typer(stock.stocks, name="stock")
 main_app.add_typer(wallet.wallets, name="wallet")
-main_app.add_typer(audit.orders, name="order")
+main_app.add_typer(order.orders, name="order")
+main_app.add_typer(provider.providers, name="provider")
+main_app.add_typer(limit.limits, name="limit")
 main_app.command("audit")(audit.audit)
 
 

@@ -8,12 +8,12 @@ from typing import Annotated
 import msgspec
 import typer
 
+from giftrail import app
 from giftrail.catalog import edit, importing, model, snapshot, store
 from giftrail.cli import desk
 from giftrail.kit import money
 from giftrail.partner_api import wire
 from giftrail.partners import manage
-from giftrail.providers import protocol
 
 brands = typer.Typer(help="Brands: what can be ordered, by whom, at what discount.", no_args_is_help=True)
 
@@ -33,11 +33,12 @@ def import_(
     Columns: id, title, status, brandDescription, category, tags, denominationType, denominations, minVoucherAmount,
     maxVoucherAmount, minOrderAmount, maxOrderAmount, maxVouchersPerOrder, maxVouchersPerDenomination,
     maxDenominationsPerOrder, redemptionType, cardType, currency, providers, thumbnailUrl, iconImageUrl, logoUrl,
-    tncUrl, termsAndConditions, howToUseInstructions, voucherExpiryInMonths. In CSV, | separates the items of a list.
+    tncUrl, termsAndConditions, howToUseInstructions, voucherExpiryInMonths,
+    reversible, reversalWindowHours. In CSV, | separates the items of a list.
 
     Example: giftrail brand import brands.csv
     """
-    found, problems = importing.read_brands(file, known_providers=protocol.AT_ONCE)
+    found, problems = importing.read_brands(file, known_providers=app.provider_names(desk.load_settings(data_dir)))
     if problems:
         for problem in problems:
             desk.err.print(str(problem), markup=False, soft_wrap=True)

@@ -9,9 +9,10 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from giftrail import app
+from giftrail.calls import shelve
 from giftrail.catalog import edit
 from giftrail.catalog import model as catalog
-from giftrail.cli import desk
+from giftrail.cli import desk, provider
 from giftrail.kit import money
 from giftrail.providers import importing, store
 
@@ -100,3 +101,42 @@ def levels(
         return rows
 
     desk.show_rows(desk.run(deed, data_dir=data_dir), as_json=as_json, empty="There is no stock yet.")
+
+
+@stocks.command("aside")
+def aside(
+    brand_id: Annotated[str | None, typer.Argument(metavar="[BRAND]", help="Only this brand.")] = None,
+    data_dir: desk.DataDir = None,
+    as_json: desk.AsJson = False,
+) -> None:
+    """List codes that providers delivered too late, or for orders that failed; they were paid for and are nobody's.
+
+    Example: giftrail stock aside quill-and-banyan
+    """
+
+    async def deed(at: desk.Desk) -> list[dict[str, Any]]:
+        return await provider.list_aside(at, brand_id)
+
+    desk.show_rows(desk.run(deed, data_dir=data_dir), as_json=as_json, empty="No code is set aside.")
+
+
+@stocks.command("shelve")
+def shelve_(
+    name: Annotated[str, typer.Argument(metavar="PROVIDER", help="The provider that delivered it.")],
+    voucher: Annotated[str, typer.Argument(metavar="VOUCHER", help="The provider's voucher id, from stock aside.")],
+    data_dir: desk.DataDir = None,
+    as_json: desk.AsJson = False,
+) -> None:
+    """Put a code that was set aside into the stock of its brand, to be sold.
+
+    Example: giftrail stock shelve megacards 0193a5c2…-1-1-0
+    """
+
+    async def deed(at: desk.Desk) -> str:
+        keys = app.code_keys(app.with_keys(at.settings))
+        async with at.act("stock.shelve", subject=name, voucher=voucher):
+            return await shelve.shelve(at.conn, provider=name, provider_voucher_id=voucher, keys=keys, now=at.now)
+
+    brand_id = desk.run(deed, data_dir=data_dir)
+    members = {"provider": name, "voucher": voucher, "id": brand_id}
+    desk.tell(f"The code is in the stock of {brand_id}.", members, as_json=as_json)

@@ -60,3 +60,8 @@ def brand_discount_updated(*, brand_id: str, discount: int | Decimal, previous: 
         "previousDiscountPercentage": previous,
         "subventionPercentage": discount,
     }
+
+
+def order_changed(*, order_id: str, reference_id: str, status: str) -> dict[str, Any]:
+    """The body of Order Reached Terminal State, and of the opt-in Order Status Changed."""
+    return {"id": order_id, "orderId": order_id, "referenceId": reference_id, "status": status}

@@ -1,7 +1,8 @@
 """The gatherer: concurrent orders of one wallet become one transaction (engines, placement in batches).
 
-While a transaction of a wallet runs, the orders that arrive for it wait and make the next batch. There is no timer: an
-idle wallet's order starts at once. One transaction is in flight per wallet and process.
+While a transaction of a wallet runs, the orders that arrive for it wait and make the next batch; so do settlements of
+orders that took time. There is no timer: an idle wallet's order starts at once. One transaction is in flight per wallet
+and process.
 """
 
 import asyncio
@@ -9,12 +10,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 import structlog
 
 from giftrail.db import pool
-from giftrail.orders import decide, model, place, read, store
+from giftrail.orders import decide, endings, model, place, read, settle, store
 from giftrail.providers import protocol
+from giftrail.spending import model as spending
 
 # How often an order whose codes are held by another transaction asks again before it is turned away.
 MAX_ROUNDS = 3
@@ -39,11 +42,17 @@ class Limits:
 
 @dataclass(slots=True)
 class _Waiting:
-    draft: model.Draft
+    """A draft that waits to be placed, or a settlement; `arrived` is of the clock."""
+
+    item: model.Draft | endings.Settlement
     arrived: float
-    answer: asyncio.Future[model.Receipt]
+    answer: asyncio.Future[Any]
     rounds: int = 0
     again: bool = False  # lined up again, or about to be
+
+    @property
+    def vouchers_count(self) -> int:
+        return self.item.vouchers_count if isinstance(self.item, model.Draft) else 1
 
 
 @dataclass(slots=True)
@@ -87,25 +96,41 @@ class Gatherer:
         line = self._lines.setdefault(draft.partner_id, _Line())
         if len(line.waiting) >= self._limits.waiting_orders:
             raise model.Unavailable(f"{len(line.waiting)} orders are waiting on this wallet already")
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(draft, arrived, loop.create_future())
-        self._unanswered.add(waiting.answer)
-        waiting.answer.add_done_callback(self._unanswered.discard)
-        self._line_up(waiting)
+        waiting = self._begin(draft, arrived)
         left = self._limits.patience_seconds - (self._clock() - arrived)
-        expiry = loop.call_later(
+        expiry = asyncio.get_running_loop().call_later(
             max(0.0, left) + ROUND_PAUSE_SECONDS, self._refuse_late, line, "the service is overloaded"
         )
         try:
-            return await waiting.answer
+            receipt: model.Receipt = await waiting.answer
         finally:
             expiry.cancel()
+        return receipt
+
+    async def settle(self, settlement: endings.Settlement) -> model.Order | endings.OutOfStock | decide.Again:
+        """End or reverse an order, with what else waits on its wallet.
+
+        Raises WrongState, OrderUnknown, Unavailable. Once begun it is finished even if the caller goes away.
+        """
+        if self._closing:
+            raise model.Unavailable("the service is shutting down")
+        answer: endings.Answer = await self._begin(settlement, self._clock()).answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     async def close(self) -> None:
         """Refuse new orders and wait for those that were taken."""
         self._closing = True
         while self._unanswered:
             await asyncio.wait(self._unanswered)
+
+    def _begin(self, item: model.Draft | endings.Settlement, arrived: float) -> _Waiting:
+        waiting = _Waiting(item, arrived, asyncio.get_running_loop().create_future())
+        self._unanswered.add(waiting.answer)
+        waiting.answer.add_done_callback(self._unanswered.discard)
+        self._line_up(waiting)
+        return waiting
 
     async def _work(self, partner_id: str, line: _Line) -> None:
         try:
@@ -143,8 +168,8 @@ class Gatherer:
         batch: list[_Waiting] = []
         vouchers = 0
         while line.waiting and len(batch) < self._limits.batch_orders:
-            vouchers += line.waiting[0].draft.vouchers_count
-            if batch and vouchers > self._limits.batch_vouchers:
+            vouchers += line.waiting[0].vouchers_count
+            if batch and (vouchers > self._limits.batch_vouchers or not _are_alike(batch[0], line.waiting[0])):
                 break
             waiting = line.waiting.popleft()
             waiting.again = False
@@ -162,15 +187,13 @@ class Gatherer:
 
     async def _place_batch(self, conn: pool.Connection, batch: Sequence[_Waiting]) -> None:
         try:
-            answers = await place.place_orders(
-                conn, [waiting.draft for waiting in batch], keys=self._keys, now=self._now()
-            )
+            answers = await self._carry_out(conn, [waiting.item for waiting in batch])
         except pool.UNAVAILABLE as error:
             _log.warning("a batch was cut off", orders=len(batch), error=repr(error))
             await self._look_again(batch)
         except Exception as error:
             if len(batch) == 1:
-                _log.exception("an order cannot be placed", order_id=batch[0].draft.order_id)
+                _log.exception("an order cannot be placed or settled", order_id=batch[0].item.order_id)
                 _fail(batch[0], error)
                 return
             # One of them broke the transaction: each alone, so that only that one fails.
@@ -183,12 +206,25 @@ class Gatherer:
             for waiting, answer in zip(batch, answers, strict=True):
                 self._tell(waiting, answer)
 
-    def _tell(self, waiting: _Waiting, answer: place.Answer) -> None:
+    async def _carry_out(
+        self, conn: pool.Connection, items: Sequence[model.Draft | endings.Settlement]
+    ) -> Sequence[place.Answer | endings.Answer]:
+        drafts = [item for item in items if isinstance(item, model.Draft)]
+        if drafts:
+            return await place.place_orders(conn, drafts, keys=self._keys, now=self._now())
+        settlements = [item for item in items if not isinstance(item, model.Draft)]
+        return await settle.settle_orders(conn, settlements, keys=self._keys, now=self._now())
+
+    def _tell(self, waiting: _Waiting, answer: place.Answer | endings.Answer) -> None:
+        if not isinstance(waiting.item, model.Draft):
+            if not waiting.answer.done():
+                waiting.answer.set_result(answer)
+            return
         match answer:
             case model.Receipt():
                 if not waiting.answer.done():
                     waiting.answer.set_result(answer)
-            case model.ReferenceConflict():
+            case model.ReferenceConflict() | spending.SpendingLimitExceeded():
                 _fail(waiting, answer)
             case decide.Again():
                 waiting.rounds += 1
@@ -202,15 +238,20 @@ class Gatherer:
                     asyncio.get_running_loop().call_later(ROUND_PAUSE_SECONDS, self._line_up, waiting)
 
     def _line_up(self, waiting: _Waiting) -> None:
-        line = self._lines.setdefault(waiting.draft.partner_id, _Line())
+        line = self._lines.setdefault(waiting.item.partner_id, _Line())
         line.waiting.append(waiting)
         if line.task is None:
-            line.task = asyncio.create_task(self._work(waiting.draft.partner_id, line))
+            line.task = asyncio.create_task(self._work(waiting.item.partner_id, line))
 
     async def _look_again(self, batch: Sequence[_Waiting]) -> None:
         """The connection broke, perhaps in COMMIT: answer what stands in the database, 503 for the rest."""
-        partner_id = batch[0].draft.partner_id
-        references = [waiting.draft.reference_id for waiting in batch]
+        drafts = {id(waiting): waiting.item for waiting in batch if isinstance(waiting.item, model.Draft)}
+        if not drafts:
+            for waiting in batch:  # who settles looks at the order and tries again
+                _fail(waiting, model.Unavailable(_LOST, outcome_unknown=True))
+            return
+        partner_id = batch[0].item.partner_id
+        references = [draft.reference_id for draft in drafts.values()]
         found: dict[str, decide.Known] = {}
         orders: dict[str, model.Order] = {}
         try:
@@ -228,7 +269,7 @@ class Gatherer:
         except Exception as error:
             _log.warning("the references could not be read again", error=repr(error))
         for waiting in batch:
-            draft = waiting.draft
+            draft = drafts[id(waiting)]
             known = found.get(draft.reference_id)
             if known is None or known.order_id not in orders:
                 _fail(waiting, model.Unavailable(_LOST, outcome_unknown=True))
@@ -237,6 +278,10 @@ class Gatherer:
             elif not waiting.answer.done():
                 replayed = known.order_id != draft.order_id
                 waiting.answer.set_result(model.Receipt(orders[known.order_id], replayed=replayed))
+
+
+def _are_alike(one: _Waiting, other: _Waiting) -> bool:
+    return isinstance(one.item, model.Draft) is isinstance(other.item, model.Draft)
 
 
 def _fail(waiting: _Waiting, error: Exception) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from giftrail.catalog import rules
 from giftrail.orders import failures, model
 from giftrail.providers import protocol
+from giftrail.spending import book
+from giftrail.spending import model as spending
 
 Shelves = Mapping[tuple[str, int], protocol.Shelf]
 # By order id, the codes made for it by the generator, in the order of its lines.
@@ -29,6 +31,11 @@ class Serve:
 
     provider: str
     codes: Sequence[protocol.Code]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """PROCESSING: hold its debit, a remote provider will be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +60,18 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True)
+class Limited:
+    """It would exceed a spending limit: store nothing."""
+
+    exceeded: spending.SpendingLimitExceeded
+
+
+@dataclass(frozen=True, slots=True)
 class Again:
     """Codes that would serve it are held by another transaction: ask again, nothing was stored."""
 
 
-Decision = Serve | Fail | Replay | Conflict | Again
+Decision = Serve | Hold | Fail | Replay | Conflict | Limited | Again
 
 
 def decide(
@@ -67,8 +81,12 @@ def decide(
     available_minor: int,
     shelves: Shelves,
     made: Made,
+    limits: book.Book,
 ) -> list[Decision]:
-    """One decision for each draft, in their order. The wallet never goes below zero and no code is given twice."""
+    """One decision for each draft, in their order. The wallet never goes below zero and no code is given twice.
+
+    What counts against spending limits is added to `limits`.
+    """
     seen = dict(known)
     remaining = {place: list(shelf.codes) for place, shelf in shelves.items()}
     decisions: list[Decision] = []
@@ -78,13 +96,14 @@ def decide(
             same = earlier.fingerprint == draft.fingerprint
             decisions.append(Replay(earlier.order_id) if same else Conflict(earlier.order_id))
             continue
-        decision = _decide_new(draft, available_minor, remaining, shelves, made)
-        if isinstance(decision, Serve):
+        decision = _decide_new(draft, available_minor, remaining, shelves, made, limits)
+        if isinstance(decision, Serve | Hold):
             available_minor -= draft.debit_minor
-            if decision.provider == protocol.STOCK:
+            limits.add(brand_id=draft.brand.brand_id, amount_minor=draft.amount_minor, at=draft.placed_at)
+            if isinstance(decision, Serve) and decision.provider == protocol.STOCK:
                 for denomination, quantity in draft.lines.items():
                     del remaining[draft.brand.brand_id, denomination][:quantity]
-        if not isinstance(decision, Again):
+        if not isinstance(decision, Again | Limited):
             seen[draft.reference_id] = Known(draft.order_id, draft.fingerprint)
         decisions.append(decision)
     return decisions
@@ -98,20 +117,27 @@ def wants_stock(draft: model.Draft) -> bool:
     }
 
 
-def _decide_new(
+def _decide_new(  # noqa: PLR0917 — private, called once just above
     draft: model.Draft,
     available_minor: int,
     remaining: Mapping[tuple[str, int], list[protocol.Code]],
     shelves: Shelves,
     made: Made,
+    limits: book.Book,
 ) -> Decision:
     if draft.refusal is not None and not wants_stock(draft):
         return Fail(draft.refusal)
+    if draft.refusal is None:
+        exceeded = limits.find_exceeded(
+            brand_id=draft.brand.brand_id, amount_minor=draft.amount_minor, at=draft.placed_at
+        )
+        if exceeded is not None:
+            return Limited(exceeded)
     found = _find_codes(draft, remaining, shelves, made)
     if draft.refusal is not None:
         # An empty shelf is told before it; one that others are emptying just now is not known to be empty.
         return found if isinstance(found, Fail) else Fail(draft.refusal)
-    if not isinstance(found, Serve):
+    if not isinstance(found, Serve | Hold):
         return found
     if draft.debit_minor > available_minor:
         return Fail(failures.INSUFFICIENT_BALANCE)
@@ -123,7 +149,7 @@ def _find_codes(
     remaining: Mapping[tuple[str, int], list[protocol.Code]],
     shelves: Shelves,
     made: Made,
-) -> Serve | Fail | Again:
+) -> Serve | Hold | Fail | Again:
     found: Fail | Again = Fail(rules.Refusal.DENOMINATION_NOT_AVAILABLE)
     for provider in draft.brand.providers:
         if provider == protocol.GENERATOR:
@@ -135,4 +161,6 @@ def _find_codes(
                 return Serve(provider, codes)
             if any(len(remaining[place]) < n and shelves[place].contended for place, n in places.items()):
                 found = Again()  # unless the next provider serves it
+        if provider in draft.remote:
+            return Hold()
     return found

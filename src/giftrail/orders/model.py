@@ -20,7 +20,8 @@ class Draft:
     """An order that is sound and not yet placed.
 
     `lines` maps each denomination in minor units to its quantity, in the order asked for; `customer` and `delivery`
-    are JSON texts; `refusal` is what the brand's rules say; `placed_at` is when it arrived.
+    are JSON texts; `refusal` is what the brand's rules say; `placed_at` is when it arrived. `remote` are those of the
+    brand's providers that are asked over the network and well; they are asked for `part_vouchers` at most at once.
     """
 
     order_id: str
@@ -36,6 +37,8 @@ class Draft:
     delivery: str | None
     refusal: rules.Refusal | None
     placed_at: datetime
+    remote: frozenset[str] = frozenset()
+    part_vouchers: int = MAX_VOUCHERS
 
     @property
     def vouchers_count(self) -> int:
@@ -61,6 +64,7 @@ class Order:
     created_at: datetime
     updated_at: datetime
     vouchers: tuple[voucher_model.Voucher, ...] = ()
+    reversal_pending: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,10 @@ class ReferenceConflict(Exception):
         self.reference_id = reference_id
         self.order_id = order_id
         super().__init__(f"referenceId {reference_id!r} belongs to order {order_id}, whose content is another")
+
+
+class WrongState(Exception):
+    """The order cannot be cancelled or reversed now; the message says why (wire contract, cancel and reverse)."""
 
 
 class OrderUnknown(Exception):

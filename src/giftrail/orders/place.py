@@ -6,18 +6,17 @@ nothing. Commits; answers are made only from what was committed.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import datetime
 from itertools import repeat
 
 from giftrail.db import pool
-from giftrail.kit import ids
-from giftrail.orders import decide, model, read, states, store
-from giftrail.providers import generator, protocol, stock
-from giftrail.vouchers import model as vouchers
-from giftrail.vouchers import store as voucher_store
+from giftrail.orders import decide, issue, model, read, states, store
+from giftrail.providers import protocol, stock
+from giftrail.spending import book
+from giftrail.spending import model as spending
 from giftrail.wallet import ledger
 
-Answer = model.Receipt | model.ReferenceConflict | decide.Again
+Answer = model.Receipt | model.ReferenceConflict | spending.SpendingLimitExceeded | decide.Again
 
 
 async def place_orders(
@@ -27,7 +26,13 @@ async def place_orders(
 
     Raises what the database raises; unless that was the COMMIT, nothing was stored.
     """
-    made = {draft.order_id: _generate(draft, keys=keys) for draft in drafts if _wants_generator(draft)}
+    made = {
+        draft.order_id: issue.generate(
+            draft.brand, quantity=draft.vouchers_count, placed_on=draft.placed_at.date(), keys=keys
+        )
+        for draft in drafts
+        if _wants_generator(draft)
+    }
     partner_id = drafts[0].partner_id
     async with conn.transaction():
         wallet = await ledger.open_wallet(conn, partner_id=partner_id)
@@ -36,14 +41,22 @@ async def place_orders(
             conn, partner_id=partner_id, reference_ids=[draft.reference_id for draft in drafts]
         )
         shelves = await _pick_stock(conn, drafts, known=known, keys=keys, now=now)
+        limits = await book.open_book(
+            conn,
+            partner_id=partner_id,
+            limited=wallet.wallet.limited,
+            moments=[draft.placed_at for draft in drafts],
+            currency=wallet.wallet.currency,
+        )
         decisions = decide.decide(
-            drafts, known=known, available_minor=wallet.available_minor, shelves=shelves, made=made
+            drafts, known=known, available_minor=wallet.available_minor, shelves=shelves, made=made, limits=limits
         )
         placed = {
             draft.order_id: _carry_out(draft, decision, wallet, now=now)
             for draft, decision in zip(drafts, decisions, strict=True)
-            if isinstance(decision, decide.Serve | decide.Fail)
+            if isinstance(decision, decide.Serve | decide.Hold | decide.Fail)
         }
+        await book.close_book(conn, limits, partner_id=partner_id)
         await _write(conn, [draft for draft in drafts if draft.order_id in placed], placed, wallet, keys=keys, now=now)
         replayed = {decision.order_id for decision in decisions if isinstance(decision, decide.Replay)} - placed.keys()
         stored = await read.read_orders(conn, partner_id=partner_id, order_ids=list(replayed), ring=keys.ring)
@@ -53,22 +66,15 @@ async def place_orders(
     ]
 
 
+_STATUSES = {
+    decide.Serve: states.Status.SUCCESS,
+    decide.Hold: states.Status.PROCESSING,
+    decide.Fail: states.Status.FAILED,
+}
+
+
 def _wants_generator(draft: model.Draft) -> bool:
     return draft.refusal is None and protocol.GENERATOR in draft.brand.providers
-
-
-def _generate(draft: model.Draft, *, keys: protocol.Keys) -> list[protocol.Code]:
-    brand = draft.brand
-    valid_till = _add_months(draft.placed_at.date(), brand.voucher_expiry_months)
-    return [
-        generator.issue(
-            shows_number=brand.card_type.shows_number,
-            shows_pin=brand.card_type.shows_pin,
-            valid_till=valid_till,
-            keys=keys,
-        )
-        for _ in range(draft.vouchers_count)
-    ]
 
 
 async def _pick_stock(
@@ -92,10 +98,14 @@ async def _pick_stock(
 
 
 def _carry_out(
-    draft: model.Draft, decision: decide.Serve | decide.Fail, wallet: ledger.OpenWallet, *, now: datetime
+    draft: model.Draft,
+    decision: decide.Serve | decide.Hold | decide.Fail,
+    wallet: ledger.OpenWallet,
+    *,
+    now: datetime,
 ) -> model.Order:
-    served = isinstance(decision, decide.Serve)
-    if served and draft.brand.currency != wallet.wallet.currency:
+    paid = not isinstance(decision, decide.Fail)
+    if paid and draft.brand.currency != wallet.wallet.currency:
         raise AssertionError(f"brand {draft.brand.brand_id} of another currency is enabled for {draft.partner_id}")
     order = model.Order(
         order_id=draft.order_id,
@@ -103,36 +113,24 @@ def _carry_out(
         reference_id=draft.reference_id,
         fingerprint=draft.fingerprint,
         brand_id=draft.brand.brand_id,
-        status=states.Status.SUCCESS if served else states.Status.FAILED,
-        failure_code=None if isinstance(decision, decide.Serve) else str(decision.code),
+        status=_STATUSES[type(decision)],
+        failure_code=str(decision.code) if isinstance(decision, decide.Fail) else None,
         currency=wallet.wallet.currency,
         amount_minor=draft.amount_minor,
         discount_percentage=draft.discount_percentage,
-        debit_minor=draft.debit_minor if served else 0,
+        debit_minor=draft.debit_minor if paid else 0,
         created_at=draft.placed_at,
         updated_at=draft.placed_at,
     )
     if isinstance(decision, decide.Fail):
         return order
+    if isinstance(decision, decide.Hold):
+        wallet.hold(draft.debit_minor, order_id=draft.order_id, reference_id=draft.reference_id, now=now)
+        return order
     wallet.debit(draft.debit_minor, order_id=draft.order_id, reference_id=draft.reference_id, now=now)
     amounts = [amount for denomination, n in draft.lines.items() for amount in repeat(denomination, n)]
-    return replace(
-        order,
-        vouchers=tuple(
-            vouchers.Voucher(
-                partner_id=draft.partner_id,
-                voucher_id=ids.new("vch", now=now),
-                order_id=draft.order_id,
-                position=position,
-                card_type=draft.brand.card_type.value,
-                amount_minor=amount,
-                currency=draft.brand.currency,
-                provider=decision.provider,
-                code=code,
-            )
-            for position, (amount, code) in enumerate(zip(amounts, decision.codes, strict=True))
-        ),
-    )
+    codes = [issue.Issue(amount, decision.provider, code) for amount, code in zip(amounts, decision.codes, strict=True)]
+    return replace(order, vouchers=issue.make_vouchers(order, codes, brand=draft.brand, now=now))
 
 
 async def _write(
@@ -149,24 +147,16 @@ async def _write(
     partner_id = wallet.wallet.partner_id
     orders = [placed[draft.order_id] for draft in drafts]
     await store.append_orders(conn, partner_id=partner_id, drafts=drafts, orders=orders)
-    issued = [voucher for order in orders for voucher in order.vouchers]
-    if not issued:
-        return
-    await voucher_store.append_vouchers(conn, partner_id=partner_id, vouchers=issued, ring=keys.ring)
-    generated = [voucher for voucher in issued if voucher.code.stock_id is None]
-    if generated:
-        await voucher_store.append_issued_codes(
-            conn, source=protocol.GENERATOR, partner_id=partner_id, vouchers=generated
-        )
-    from_stock = [
-        (order.brand_id, voucher.code.stock_id, voucher.voucher_id)
-        for order in orders
-        for voucher in order.vouchers
-        if voucher.code.stock_id is not None
+    asked = [
+        (draft.order_id, draft.part_vouchers)
+        for draft in drafts
+        if placed[draft.order_id].status is states.Status.PROCESSING
     ]
-    if from_stock:
-        await stock.mark_sold(conn, sold=from_stock, partner_id=partner_id, now=now)
-    await ledger.close_wallet(conn, wallet, now=now)
+    if asked:
+        await store.append_fulfilments(conn, partner_id=partner_id, orders=asked, now=now)
+    await issue.append_vouchers(conn, orders, partner_id=partner_id, keys=keys, now=now)
+    if any(order.status is not states.Status.FAILED for order in orders):
+        await ledger.close_wallet(conn, wallet, now=now)
 
 
 def _answer(
@@ -179,22 +169,11 @@ def _answer(
     match decision:
         case decide.Again():
             return decision
+        case decide.Limited(exceeded):
+            return exceeded
         case decide.Conflict(order_id):
             return model.ReferenceConflict(reference_id=draft.reference_id, order_id=order_id)
         case decide.Replay(order_id):
             return model.Receipt(placed.get(order_id) or stored[order_id], replayed=True)
-        case decide.Serve() | decide.Fail():
+        case decide.Serve() | decide.Hold() | decide.Fail():
             return model.Receipt(placed[draft.order_id], replayed=False)
-
-
-def _add_months(day: date, months: int | None) -> date | None:
-    """The same day so many months later, or the last day of that month."""
-    if months is None:
-        return None
-    year, month = divmod(day.month - 1 + months, 12)
-    for last in (day.day, 30, 29, 28):
-        try:
-            return date(day.year + year, month + 1, min(day.day, last))
-        except ValueError:
-            continue
-    raise AssertionError("every month has 28 days")

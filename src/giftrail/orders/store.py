@@ -1,6 +1,7 @@
 """SQL of orders."""
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from giftrail.db import pool
@@ -8,7 +9,7 @@ from giftrail.orders import decide, model, states
 
 _COLUMNS = (
     "order_id, partner_id, reference_id, fingerprint, brand_id, status, failure_code, currency, amount_minor,"
-    " discount_percentage, debit_minor, created_at, updated_at"
+    " discount_percentage, debit_minor, created_at, updated_at, reversal_pending"
 )
 
 
@@ -61,6 +62,112 @@ async def append_orders(
         [order.created_at for order in orders],
         [order.updated_at for order in orders],
     )
+
+
+async def append_fulfilments(
+    conn: pool.Connection, *, partner_id: str, orders: Sequence[tuple[str, int]], now: datetime
+) -> None:
+    """The work of (order id, vouchers in one part) that remote providers serve, due at once."""
+    await conn.execute(
+        "INSERT INTO fulfilment (partner_id, order_id, part_vouchers, next_at)"
+        " SELECT $1, order_id, part_vouchers, $4 FROM unnest($2::text[], $3::int[]) AS o (order_id, part_vouchers)",
+        partner_id, [order_id for order_id, _ in orders], [part_vouchers for _, part_vouchers in orders], now,
+    )  # fmt: skip
+
+
+async def find_part_vouchers(conn: pool.Connection, *, partner_id: str, order_id: str) -> int | None:
+    """How many vouchers of the order are asked for in one call."""
+    row = await conn.fetchrow(
+        "SELECT part_vouchers FROM fulfilment WHERE partner_id = $1 AND order_id = $2", partner_id, order_id
+    )
+    return row["part_vouchers"] if row else None
+
+
+async def end_fulfilments(
+    conn: pool.Connection, *, partner_id: str, order_ids: Sequence[str], look_again_at: Mapping[str, datetime]
+) -> None:
+    """The orders' work is done, or due again at a moment to hear of calls that are still out."""
+    await conn.execute(
+        "UPDATE fulfilment f SET lease_token = NULL, lease_until = NULL, attempts = 0,"
+        " state = CASE WHEN e.again IS NULL THEN 'DONE' ELSE 'DUE' END, next_at = coalesce(e.again, f.next_at)"
+        " FROM unnest($2::text[], $3::timestamptz[]) AS e (order_id, again)"
+        " WHERE f.partner_id = $1 AND f.order_id = e.order_id",
+        partner_id, list(order_ids), [look_again_at.get(order_id) for order_id in order_ids],
+    )  # fmt: skip
+
+
+async def lock_orders(
+    conn: pool.Connection, *, partner_id: str, order_ids: Sequence[str]
+) -> dict[str, tuple[model.Order, dict[int, int]]]:
+    """Those of the partner's orders with their lines, locked in the order of their ids until the transaction ends."""
+    rows = await conn.fetch(
+        f"SELECT o.* FROM unnest($2::text[]) AS wanted (id) CROSS JOIN LATERAL (SELECT {_COLUMNS},"
+        " denominations_minor, quantities FROM orders WHERE partner_id = $1 AND order_id = wanted.id FOR UPDATE) o",
+        partner_id, sorted(set(order_ids)),
+    )  # fmt: skip
+    return {row["order_id"]: (_order(row), _lines(row)) for row in rows}
+
+
+async def find_order_with_lines(
+    conn: pool.Connection | pool.Pool, *, partner_id: str, order_id: str
+) -> tuple[model.Order, dict[int, int]] | None:
+    """The partner's order and its lines, without its vouchers."""
+    row = await conn.fetchrow(
+        f"SELECT {_COLUMNS}, denominations_minor, quantities FROM orders WHERE partner_id = $1 AND order_id = $2",
+        partner_id, order_id,
+    )  # fmt: skip
+    return (_order(row), _lines(row)) if row else None
+
+
+async def update_statuses(conn: pool.Connection, *, partner_id: str, orders: Sequence[model.Order]) -> None:
+    """Write status, failure code, debit and moment of orders whose rows the caller holds."""
+    await conn.execute(
+        "UPDATE orders o SET status = n.status, failure_code = n.failure_code, debit_minor = n.debit_minor,"
+        " updated_at = n.updated_at, reversal_pending = false"
+        " FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::timestamptz[])"
+        " AS n (order_id, status, failure_code, debit_minor, updated_at)"
+        " WHERE o.partner_id = $1 AND o.order_id = n.order_id",
+        partner_id,
+        [order.order_id for order in orders],
+        [order.status.value for order in orders],
+        [order.failure_code for order in orders],
+        [order.debit_minor for order in orders],
+        [order.updated_at for order in orders],
+    )
+
+
+async def mark_reversal_pending(conn: pool.Connection, *, order: model.Order, now: datetime) -> model.Order:
+    """The order, whose row the caller holds, is being reversed."""
+    await conn.execute(
+        "UPDATE orders SET reversal_pending = true, updated_at = $3 WHERE partner_id = $1 AND order_id = $2",
+        order.partner_id, order.order_id, now,
+    )  # fmt: skip
+    return dataclasses.replace(order, reversal_pending=True, updated_at=now)
+
+
+async def list_settled(
+    conn: pool.Connection | pool.Pool, *, partner_ids: Sequence[str], order_ids: Sequence[str]
+) -> list[str]:
+    """Those of the orders (partner and id side by side) that are neither PROCESSING nor being reversed."""
+    rows = await conn.fetch(
+        "SELECT o.order_id FROM unnest($1::text[], $2::text[]) AS wanted (partner_id, id) CROSS JOIN LATERAL"
+        " (SELECT order_id FROM orders WHERE partner_id = wanted.partner_id AND order_id = wanted.id"
+        "   AND status <> 'PROCESSING' AND NOT reversal_pending LIMIT 1) o",
+        list(partner_ids), list(order_ids),
+    )  # fmt: skip
+    return [row["order_id"] for row in rows]
+
+
+async def sum_placed(
+    conn: pool.Connection, *, partner_id: str, brand_id: str | None, placed_from: datetime, floor_id: str
+) -> tuple[int, int]:
+    """Amount and number of the partner's orders since a moment that count against limits; of one brand, or of all."""
+    row = await conn.fetchrow(
+        "SELECT coalesce(sum(amount_minor), 0)::bigint, count(*) FROM orders WHERE partner_id = $1 AND order_id >= $4"
+        " AND created_at >= $3 AND status IN ('SUCCESS', 'PROCESSING') AND ($2::text IS NULL OR brand_id = $2)",
+        partner_id, brand_id, placed_from, floor_id,
+    )  # fmt: skip
+    return (row[0], row[1]) if row else (0, 0)
 
 
 async def find_order(conn: pool.Connection | pool.Pool, *, partner_id: str, order_id: str) -> model.Order | None:
@@ -124,79 +231,12 @@ async def list_orders(
     return [_order(row) for row in rows]
 
 
-async def list_unpaid_or_paid_twice(conn: pool.Connection) -> list[pool.Record]:
-    """Orders whose transfers do not fit their state: partner_id, order_id, status, debit_minor, kinds, moved."""
-    return await conn.fetch(
-        "SELECT o.partner_id, o.order_id, o.status, o.debit_minor, t.kinds, t.moved FROM orders o LEFT JOIN ("
-        "   SELECT partner_id, order_id, array_agg(kind ORDER BY wallet_version) AS kinds,"
-        "   sum(amount_minor) AS moved FROM transfer WHERE order_id IS NOT NULL GROUP BY partner_id, order_id) t"
-        " USING (partner_id, order_id)"
-        " WHERE (o.status = 'SUCCESS' AND (t.kinds IS NULL OR NOT (t.kinds = '{DEBIT}' AND t.moved = -o.debit_minor"
-        "     OR t.kinds = '{HOLD,CAPTURE}')))"
-        " OR (o.status IN ('FAILED', 'CANCELLED') AND t.kinds IS NOT NULL AND t.kinds <> '{HOLD,RELEASE}')"
-        " OR (o.status = 'PROCESSING' AND (t.kinds IS NULL OR t.kinds <> '{HOLD}'))"
-        " OR (o.status = 'REVERSED' AND (t.kinds IS NULL OR t.kinds[array_length(t.kinds, 1)] <> 'REFUND'))"
-    )
-
-
-async def list_transfers_without_order(conn: pool.Connection) -> list[pool.Record]:
-    """Transfers whose order does not exist: partner_id, wallet_version, order_id (None where one must be named)."""
-    return await conn.fetch(
-        "SELECT partner_id, wallet_version, order_id FROM transfer t"
-        " WHERE (order_id IS NOT NULL OR kind NOT IN ('TOP_UP', 'ADJUSTMENT')) AND NOT EXISTS"
-        " (SELECT FROM orders o WHERE o.partner_id = t.partner_id AND o.order_id = t.order_id)"
-    )
-
-
-async def list_wrong_amounts(conn: pool.Connection) -> list[pool.Record]:
-    """Orders whose amount is not that of their lines, or whose debit is not the amount less their discount."""
-    return await conn.fetch(
-        "SELECT partner_id, order_id, status, amount_minor, debit_minor FROM orders o WHERE amount_minor <>"
-        " (SELECT sum(l.denomination * l.quantity)"
-        "   FROM unnest(o.denominations_minor, o.quantities) AS l (denomination, quantity))"
-        # PostgreSQL rounds numerics half away from zero, as the wallet does.
-        " OR debit_minor <> CASE WHEN status = 'FAILED' THEN 0"
-        "   ELSE amount_minor - round(amount_minor * discount_percentage / 100) END"
-    )
-
-
-async def list_wrong_vouchers(conn: pool.Connection) -> list[pool.Record]:
-    """Orders whose vouchers are not exactly those of their lines: partner_id, order_id, status."""
-    return await conn.fetch(
-        "WITH wanted AS (SELECT o.partner_id, o.order_id, l.denomination,"
-        "   CASE WHEN o.status IN ('SUCCESS', 'REVERSED') THEN l.quantity ELSE 0 END AS quantity"
-        "   FROM orders o, unnest(o.denominations_minor, o.quantities) AS l (denomination, quantity)),"
-        " issued AS (SELECT partner_id, order_id, amount_minor AS denomination, count(*) AS quantity"
-        "   FROM voucher GROUP BY partner_id, order_id, amount_minor)"
-        " SELECT DISTINCT partner_id, order_id, o.status FROM wanted"
-        " FULL JOIN issued USING (partner_id, order_id, denomination) LEFT JOIN orders o USING (partner_id, order_id)"
-        " WHERE coalesce(wanted.quantity, 0) <> coalesce(issued.quantity, 0)"
-    )
-
-
-async def list_codes_not_sold_once(conn: pool.Connection) -> list[pool.Record]:
-    """Vouchers whose code is not recorded as sold as exactly this voucher: partner_id, voucher_id, provider."""
-    return await conn.fetch(
-        "SELECT v.partner_id, v.voucher_id, v.provider FROM voucher v"
-        " LEFT JOIN stock_code s ON v.provider = 'stock' AND s.code_digest = v.code_digest"
-        "   AND s.partner_id = v.partner_id AND s.voucher_id = v.voucher_id"
-        " LEFT JOIN issued_code i ON i.source = v.provider AND i.code_digest = v.code_digest"
-        "   AND i.partner_id = v.partner_id AND i.voucher_id = v.voucher_id"
-        " WHERE (s.voucher_id IS NULL) = (i.voucher_id IS NULL)"
-    )
-
-
-async def list_sold_without_voucher(conn: pool.Connection) -> list[pool.Record]:
-    """Sold codes whose voucher does not exist: partner_id, voucher_id."""
-    return await conn.fetch(
-        "SELECT sold.partner_id, sold.voucher_id FROM (SELECT partner_id, voucher_id FROM issued_code"
-        "   UNION ALL SELECT partner_id, voucher_id FROM stock_code WHERE sold_at IS NOT NULL) sold"
-        " LEFT JOIN voucher v USING (partner_id, voucher_id) WHERE v.voucher_id IS NULL"
-    )
-
-
 def _array(numbers: Iterable[int]) -> str:
     return "{" + ",".join(map(str, numbers)) + "}"
+
+
+def _lines(row: pool.Record) -> dict[int, int]:
+    return dict(zip(row["denominations_minor"], row["quantities"], strict=True))
 
 
 def _order(row: pool.Record) -> model.Order:
@@ -214,4 +254,5 @@ def _order(row: pool.Record) -> model.Order:
         debit_minor=row["debit_minor"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],
+        reversal_pending=row["reversal_pending"],
     )

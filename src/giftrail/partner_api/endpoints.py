@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
+from giftrail.breakers import health
 from giftrail.catalog import snapshot
-from giftrail.db import changes, pool
-from giftrail.orders import batch
+from giftrail.db import bell, changes, pool
+from giftrail.orders import batch, waiting
 from giftrail.partner_api import metrics, problems, queries, rates
 from giftrail.partners import directory, login
 from giftrail.partners import model as partners
@@ -30,6 +31,10 @@ class Surroundings:
     tokens: login.Tokens
     keys: protocol.Keys
     gatherer: batch.Gatherer
+    providers: Mapping[str, protocol.Provider]
+    health: health.Health
+    bell: bell.Bell
+    waiters: waiting.Waiters
     buckets: rates.Buckets
     login_buckets: rates.Buckets
     metrics: metrics.Metrics
@@ -95,5 +100,6 @@ class Endpoint:
     request: type[msgspec.Struct] | None = None
     parameters: tuple[Parameter, ...] = ()
     errors: tuple[problems.Code, ...] = ()
+    body_required: bool = True  # of a POST; else a request without any body is an empty object
     authenticated: bool = True
     secret: bool = False

@@ -122,7 +122,7 @@ class _Request:
             raise problems.not_found()  # no id holds a NUL, and PostgreSQL takes none
         body: dict[str, Any] = {}
         if endpoint.method == "POST":
-            body = await self._read_body()
+            body = await self._read_body(endpoint)
             # A body may take its time: what was revoked meanwhile is refused.
             await self._admit(endpoint, address)
         call = Call(
@@ -221,7 +221,10 @@ class _Request:
         if endpoint.authenticated and not generate:
             raise problems.invalid_member("X-REQUEST-ID", "is missing: send a new UUID with each request")
 
-    async def _read_body(self) -> dict[str, Any]:
+    async def _read_body(self, endpoint: Endpoint) -> dict[str, Any]:
+        sends_nothing = "transfer-encoding" not in self._headers and self._headers.get("content-length", "0") == "0"
+        if sends_nothing and not endpoint.body_required:
+            return {}
         media_type = self._headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type != "application/json":
             sent = requests.show(media_type) if media_type else "nothing"

@@ -3,9 +3,10 @@
 from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote_to_bytes
 
+from giftrail.db import pool
 from giftrail.kit import ids
-from giftrail.orders import read, states, store
-from giftrail.partner_api import placement, problems, queries, shapes, wire
+from giftrail.orders import endings, read, states, store, undo
+from giftrail.partner_api import placement, problems, queries, requests, shapes, wire
 from giftrail.partner_api.endpoints import Answer, Call, Endpoint, Parameter
 
 MAX_LIMIT = 200
@@ -18,13 +19,7 @@ _SEGMENTS_BEFORE = "/v1/partners/orders/by-reference/".count("/")
 
 async def get_order(call: Call) -> Answer:
     """An order by id."""
-    order = await read.read_order(
-        call.around.database.read,
-        partner_id=call.partner.partner_id,
-        order_id=call.path_values["order_id"],
-        ring=call.around.keys.ring,
-    )
-    return Answer(wire.encode(wire.order(order)))
+    return await _answer(call, call.path_values["order_id"])
 
 
 async def get_order_by_reference(call: Call) -> Answer:
@@ -82,6 +77,43 @@ async def list_orders(call: Call) -> Answer:
         next_cursor=queries.write_cursor(found[limit - 1].order_id) if more else None,
     )
     return Answer(wire.encode(body))
+
+
+async def cancel_order(call: Call) -> Answer:
+    """Cancel an order that no provider has been asked for yet."""
+    order_id = call.path_values["order_id"]
+    await call.around.gatherer.settle(endings.Cancel(call.partner.partner_id, order_id))
+    call.around.bell.ring("orders")
+    return await _answer(call, order_id)
+
+
+async def reverse_order(call: Call) -> Answer:
+    """Take a delivered order back, when its brand and its provider allow it."""
+    wanted, violations = requests.read_struct(call.body, shapes.ReverseRequest)
+    if wanted is None:
+        raise problems.invalid(violations)
+    order_id, partner_id = call.path_values["order_id"], call.partner.partner_id
+    async with call.around.database.write.acquire(timeout=pool.ACQUIRE_TIMEOUT_SECONDS) as conn, conn.transaction():
+        order = await undo.request_reversal(
+            conn, partner_id=partner_id, order_id=order_id, reason=wanted.reason, now=call.now
+        )
+    if not order.reversal_pending:
+        return await _answer(call, order_id)
+    call.around.bell.ring("reversal")
+    order, headers = await placement.wait_for_end(call, order)
+    if order.status is states.Status.SUCCESS and not order.reversal_pending:
+        await undo.explain(call.around.database.read, partner_id=partner_id, order_id=order_id)
+    return Answer(wire.encode(wire.order(order)), headers=headers)
+
+
+async def _answer(call: Call, order_id: str) -> Answer:
+    order = await read.read_order(
+        call.around.database.read,
+        partner_id=call.partner.partner_id,
+        order_id=order_id,
+        ring=call.around.keys.ring,
+    )
+    return Answer(wire.encode(wire.order(order)))
 
 
 _ORDER_ERRORS = (
@@ -150,6 +182,35 @@ ENDPOINTS = (
         response=shapes.Order,
         parameters=(Parameter("order_id", "path", "the order's id", required=True),),
         errors=(problems.Code.NOT_FOUND,),
+        secret=True,
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/partners/orders/{order_id}/cancel",
+        operation="cancelOrder",
+        summary="Cancel a PROCESSING order that no provider was asked for yet",
+        handle=cancel_order,
+        request=shapes.CancelRequest,
+        response=shapes.Order,
+        parameters=(Parameter("order_id", "path", "the order's id", required=True),),
+        errors=(problems.Code.NOT_FOUND, problems.Code.INVALID_ORDER_STATE),
+        body_required=False,
+        secret=True,
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/partners/orders/{order_id}/reverse",
+        operation="reverseOrder",
+        summary="Take a SUCCESS order back; while its provider is still asked, reversalPending is true",
+        handle=reverse_order,
+        request=shapes.ReverseRequest,
+        response=shapes.Order,
+        parameters=(
+            Parameter("order_id", "path", "the order's id", required=True),
+            Parameter("Prefer", "header", "wait=N: how long to wait for the provider, in seconds"),
+        ),
+        errors=(problems.Code.NOT_FOUND, problems.Code.INVALID_ORDER_STATE),
+        body_required=False,
         secret=True,
     ),
 )

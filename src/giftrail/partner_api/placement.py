@@ -1,5 +1,6 @@
 """Place an order (specification, Place an order; wire contract, Place Order): from the body to a draft."""
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 
@@ -8,11 +9,15 @@ import msgspec
 from giftrail.catalog import model as catalog
 from giftrail.catalog import rules
 from giftrail.kit import ids, money
-from giftrail.orders import fingerprint, model, read, store
+from giftrail.orders import fingerprint, model, read, states, store
 from giftrail.partner_api import problems, requests, shapes, wire
 from giftrail.partner_api.endpoints import Answer, Call
 from giftrail.partners import model as partners
 from giftrail.providers import protocol
+
+# Prefer: wait=N (RFC 7240), in seconds.
+_PREFER_WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*(\d{1,9})\s*(?:$|[,;])", re.ASCII | re.IGNORECASE)
+MAX_WAIT_SECONDS = 30
 
 
 async def place_order(call: Call) -> Answer:
@@ -26,8 +31,24 @@ async def place_order(call: Call) -> Answer:
         draft = await _draft(call, wanted, brand)
         receipt = await call.around.gatherer.submit(draft, arrived=call.arrived)
     call.around.metrics.count_receipt(receipt)
-    headers = {"Idempotent-Replayed": "true"} if receipt.replayed else {}
-    return Answer(wire.encode(wire.order(receipt.order)), headers=headers)
+    order, headers = receipt.order, {}
+    if receipt.replayed:
+        headers["Idempotent-Replayed"] = "true"
+    elif order.status is states.Status.PROCESSING:
+        call.around.bell.ring("fulfilment")
+        order, headers = await wait_for_end(call, order)
+    return Answer(wire.encode(wire.order(order)), headers=headers)
+
+
+async def wait_for_end(call: Call, order: model.Order) -> tuple[model.Order, dict[str, str]]:
+    """The order when it has ended, or as it is after the synchronous window; and the header that tells the window."""
+    wanted = _PREFER_WAIT.search(call.headers.get("prefer", ""))
+    seconds = float(min(int(wanted[1]), MAX_WAIT_SECONDS)) if wanted else call.around.settings.synchronous_seconds
+    await call.around.waiters.wait(partner_id=order.partner_id, order_id=order.order_id, seconds=seconds)
+    ended = await read.read_order(
+        call.around.database.read, partner_id=order.partner_id, order_id=order.order_id, ring=call.around.keys.ring
+    )
+    return ended, {"Preference-Applied": f"wait={seconds:.0f}"} if wanted else {}
 
 
 class _Wanted(msgspec.Struct, frozen=True):
@@ -98,6 +119,10 @@ async def _draft(call: Call, wanted: _Wanted, brand: catalog.Brand) -> model.Dra
     entitlement = (await call.around.catalog.read_entitlements(partner.partner_id)).get(order.product_id)
     enabled = entitlement is not None and entitlement.enabled
     percentage = entitlement.discount_percentage if entitlement else Decimal(0)
+    providers, health = call.around.providers, call.around.health
+    remote = frozenset(
+        name for name in brand.providers if name in providers and not health.is_open(name, brand.brand_id, now=call.now)
+    )
     return model.Draft(
         order_id=ids.new("ord", now=call.now),
         partner_id=partner.partner_id,
@@ -110,8 +135,10 @@ async def _draft(call: Call, wanted: _Wanted, brand: catalog.Brand) -> model.Dra
         debit_minor=money.discounted(wanted.amount_minor, percentage=percentage),
         customer=_json(wanted.customer),
         delivery=_json(wanted.delivery),
-        refusal=rules.judge(brand, enabled=enabled, lines=wanted.lines, known_providers=protocol.AT_ONCE),
+        refusal=rules.judge(brand, enabled=enabled, lines=wanted.lines, known_providers=protocol.AT_ONCE | remote),
         placed_at=call.now,
+        remote=remote,
+        part_vouchers=min((providers[name].max_vouchers for name in remote), default=model.MAX_VOUCHERS),
     )
 
 

@@ -10,6 +10,7 @@ import msgspec
 from giftrail.db import pool
 from giftrail.kit import seal
 from giftrail.orders import model as orders
+from giftrail.spending import model as spending
 
 # When the service is away, clients are asked to come back after this long.
 RETRY_AFTER_SECONDS = 1
@@ -119,6 +120,10 @@ def from_exception(error: Exception) -> Problem | None:
             return not_found()
         case orders.ReferenceConflict():
             return Problem(Code.REFERENCE_ID_CONFLICT, str(error), order_id=error.order_id)
+        case orders.WrongState():
+            return Problem(Code.INVALID_ORDER_STATE, str(error))
+        case spending.SpendingLimitExceeded():
+            return Problem(Code.SPENDING_LIMIT_EXCEEDED, str(error))
         case orders.Unavailable():
             return unavailable(str(error))
         case seal.CannotOpen():

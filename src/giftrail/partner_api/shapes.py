@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from giftrail.orders import model as orders
+from giftrail.reversals import model as reversals
 
 Number = int | Decimal
 
@@ -168,6 +169,17 @@ class ListedOrder(msgspec.Struct, rename="camel"):
     created_at: datetime
     updated_at: datetime
     delivery: None
+    reversal_pending: bool
+
+
+class ReverseRequest(msgspec.Struct, rename="camel"):
+    """Wire contract, cancel and reverse."""
+
+    reason: Annotated[str, msgspec.Meta(max_length=reversals.MAX_REASON_CHARACTERS)] | None = None
+
+
+class CancelRequest(msgspec.Struct, rename="camel"):
+    """Wire contract, cancel and reverse; there is nothing to say."""
 
 
 class Order(ListedOrder, rename="camel"):

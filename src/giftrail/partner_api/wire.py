@@ -119,6 +119,7 @@ def _members(placed: orders.Order) -> dict[str, Any]:
         "created_at": placed.created_at,
         "updated_at": placed.updated_at,
         "delivery": None,
+        "reversal_pending": placed.reversal_pending,
     }
 
 

@@ -114,6 +114,25 @@ async def shelve_staged(conn: pool.Connection, *, brand_id: str, now: datetime) 
     )  # fmt: skip
 
 
+async def append_stock_code(
+    conn: pool.Connection,
+    *,
+    brand_id: str,
+    stock_id: str,
+    denomination_minor: int,
+    sealed: bytes,
+    code_digest: bytes,
+    valid_till: date,
+    now: datetime,
+) -> None:
+    """Put one code into the stock. Raises asyncpg.UniqueViolationError when it is there."""
+    await conn.execute(
+        "INSERT INTO stock_code (brand_id, stock_id, denomination_minor, sealed, code_digest, valid_till, imported_at)"
+        " VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        brand_id, stock_id, denomination_minor, sealed, code_digest, valid_till, now,
+    )  # fmt: skip
+
+
 async def list_levels(conn: pool.Connection | pool.Pool, *, brand_id: str | None, today: date) -> list[pool.Record]:
     """brand_id, denomination_minor, unsold, expired and sold of each denomination ever imported."""
     return await conn.fetch(

@@ -63,6 +63,14 @@ async def find_voucher(
     return _voucher(row, ring) if row else None
 
 
+async def list_providers(conn: pool.Connection, *, partner_id: str, order_id: str) -> set[str]:
+    """From which providers the order's vouchers are."""
+    rows = await conn.fetch(
+        "SELECT DISTINCT provider FROM voucher WHERE partner_id = $1 AND order_id = $2", partner_id, order_id
+    )
+    return {row["provider"] for row in rows}
+
+
 def _voucher(row: pool.Record, ring: seal.KeyRing) -> model.Voucher:
     return model.Voucher(
         partner_id=row["partner_id"],

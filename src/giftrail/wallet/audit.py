@@ -33,4 +33,12 @@ async def list_findings(conn: pool.Connection) -> list[str]:
         " does not follow the one before"
         for row in await store.list_broken_balances(conn)
     ]
+    findings += [
+        f"wallet {row['partner_id']}: held {row['held_minor']}, but its open holds add to {row['open_minor']}"
+        for row in await store.list_holds_unlike_held(conn)
+    ]
+    findings += [
+        f"transfer {row['partner_id']}/{row['wallet_version']}: this {row['kind']} ends no hold of its order and amount"
+        for row in await store.list_wrong_resolutions(conn)
+    ]
     return findings

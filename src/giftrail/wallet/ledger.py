@@ -5,6 +5,7 @@ all inside one transaction of the caller. Lock order everywhere: wallet, order, 
 """
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
@@ -17,6 +18,9 @@ from giftrail.wallet import model, store
 MAX_NOTE_CHARACTERS = 200
 # No wallet holds more than this, so that sums stay far from PostgreSQL's largest bigint.
 MAX_BALANCE_MINOR = 10 * money.MAX_AMOUNT_MINOR
+
+
+Held = model.Transfer
 
 
 class WalletUnknown(Exception):
@@ -49,13 +53,44 @@ class OpenWallet:
         """Pay for an order that is finished at once. Raises InsufficientBalance."""
         if amount_minor > self.available_minor:
             raise InsufficientBalance
-        self._move(model.Kind.DEBIT, -amount_minor, model.Account.SALES, order_id, reference_id, None, now)
+        self._move(
+            model.Kind.DEBIT, {model.Account.AVAILABLE: -amount_minor, model.Account.SALES: amount_minor},
+            order_id=order_id, reference_id=reference_id, now=now,
+        )  # fmt: skip
+
+    def hold(self, amount_minor: int, *, order_id: str, reference_id: str, now: datetime) -> None:
+        """Set money aside for an order that a provider is still asked for. Raises InsufficientBalance."""
+        if amount_minor > self.available_minor:
+            raise InsufficientBalance
+        self._move(
+            model.Kind.HOLD, {model.Account.AVAILABLE: -amount_minor, model.Account.HELD: amount_minor},
+            order_id=order_id, reference_id=reference_id, now=now,
+        )  # fmt: skip
+
+    def capture(self, held: Held, *, now: datetime) -> None:
+        """Pay with what was held. The database refuses a hold that was captured or released before."""
+        self._resolve(model.Kind.CAPTURE, held, model.Account.SALES, now=now)
+
+    def release(self, held: Held, *, now: datetime) -> None:
+        """Give back what was held. The database refuses a hold that was captured or released before."""
+        self._resolve(model.Kind.RELEASE, held, model.Account.AVAILABLE, now=now)
+
+    def refund(self, amount_minor: int, *, order_id: str, reference_id: str, now: datetime) -> None:
+        """Give back what was paid for an order that is reversed."""
+        self._move(
+            model.Kind.REFUND, {model.Account.AVAILABLE: amount_minor, model.Account.SALES: -amount_minor},
+            order_id=order_id, reference_id=reference_id, now=now,
+        )  # fmt: skip
 
     def top_up(self, amount_minor: int, *, note: str | None, now: datetime) -> None:
         """Money came in. Raises AmountInvalid."""
         if amount_minor <= 0:
             raise AmountInvalid("a top-up is more than 0")
-        self._move(model.Kind.TOP_UP, amount_minor, model.Account.FUNDING, None, None, note, now)
+        self._check_room(amount_minor)
+        self._move(
+            model.Kind.TOP_UP, {model.Account.AVAILABLE: amount_minor, model.Account.FUNDING: -amount_minor},
+            note=note, now=now,
+        )  # fmt: skip
 
     def adjust(self, amount_minor: int, *, note: str, now: datetime) -> None:
         """Correct the balance by a positive or negative amount. Raises AmountInvalid, InsufficientBalance."""
@@ -63,7 +98,11 @@ class OpenWallet:
             raise AmountInvalid("an adjustment of 0 changes nothing")
         if self.available_minor + amount_minor < 0:
             raise InsufficientBalance
-        self._move(model.Kind.ADJUSTMENT, amount_minor, model.Account.CORRECTIONS, None, None, note, now)
+        self._check_room(amount_minor)
+        self._move(
+            model.Kind.ADJUSTMENT, {model.Account.AVAILABLE: amount_minor, model.Account.CORRECTIONS: -amount_minor},
+            note=note, now=now,
+        )  # fmt: skip
 
     def set_threshold(self, threshold_minor: int | None) -> None:
         """Alert below this balance; raising it above the balance alerts nobody. Raises AmountInvalid."""
@@ -75,38 +114,73 @@ class OpenWallet:
             low_alerted=threshold_minor is not None and self.available_minor < threshold_minor,
         )
 
-    def _move(  # noqa: PLR0917 — private, called three times just above
-        self, kind: model.Kind, available_minor: int, against: model.Account, order_id: str | None,
-        reference_id: str | None, note: str | None, now: datetime,
-    ) -> None:  # fmt: skip
-        before = self.wallet
-        after = before.available_minor + available_minor
-        if available_minor > 0 and after > MAX_BALANCE_MINOR:
+    def set_limited(self, limited: bool) -> None:  # noqa: FBT001 — it sets exactly this
+        """Say whether placements must look at spending limits."""
+        self.wallet = dataclasses.replace(self.wallet, limited=limited)
+
+    def _check_room(self, amount_minor: int) -> None:
+        if amount_minor > 0 and self.wallet.posted_minor + amount_minor > MAX_BALANCE_MINOR:
             raise AmountInvalid("the wallet would hold more than it can")
+
+    def _resolve(self, kind: model.Kind, held: Held, to: model.Account, *, now: datetime) -> None:
+        amount_minor = -held.amount_minor
+        self._move(
+            kind, {model.Account.HELD: -amount_minor, to: amount_minor},
+            order_id=held.order_id, reference_id=held.reference_id, resolves=held.wallet_version, now=now,
+        )  # fmt: skip
+
+    def _move(
+        self,
+        kind: model.Kind,
+        sides: Mapping[model.Account, int],
+        *,
+        order_id: str | None = None,
+        reference_id: str | None = None,
+        resolves: int | None = None,
+        note: str | None = None,
+        now: datetime,
+    ) -> None:
+        """One transfer; `sides` are its entries, which add to zero."""
+        before = self.wallet
+        available_minor = sides.get(model.Account.AVAILABLE, 0)
+        held_minor = sides.get(model.Account.HELD, 0)
         version = before.version + 1
-        threshold = before.low_threshold_minor
-        is_low = threshold is not None and after < threshold
-        if is_low and threshold is not None and not before.low_alerted:
-            self.alerts.append((after, threshold))
         self.wallet = dataclasses.replace(
-            before, posted_minor=before.posted_minor + available_minor, version=version, low_alerted=is_low
+            before,
+            posted_minor=before.posted_minor + available_minor + held_minor,
+            held_minor=before.held_minor + held_minor,
+            version=version,
         )
+        self._alert_when_low()
         self.transfers.append(
             model.Transfer(
                 partner_id=before.partner_id,
                 wallet_version=version,
                 kind=kind,
-                amount_minor=available_minor,
-                available_after_minor=after,
-                held_after_minor=before.held_minor,
+                # What the partner's balance changed by; of a capture, what left the money held.
+                amount_minor=held_minor if kind is model.Kind.CAPTURE else available_minor,
+                available_after_minor=self.wallet.available_minor,
+                held_after_minor=self.wallet.held_minor,
                 order_id=order_id,
                 reference_id=reference_id,
                 note=note,
                 created_at=now,
+                resolves_version=resolves,
             )
         )
-        self.entries.append(model.Entry(version, model.Account.AVAILABLE, available_minor, after))
-        self.entries.append(model.Entry(version, against, -available_minor, None))
+        after = {
+            model.Account.AVAILABLE: self.wallet.available_minor,
+            model.Account.HELD: self.wallet.held_minor,
+        }
+        self.entries += [model.Entry(version, account, amount, after.get(account)) for account, amount in sides.items()]
+
+    def _alert_when_low(self) -> None:
+        threshold, available = self.wallet.low_threshold_minor, self.wallet.available_minor
+        is_low = threshold is not None and available < threshold
+        if is_low and threshold is not None and not self.wallet.low_alerted:
+            self.alerts.append((available, threshold))
+        if is_low != self.wallet.low_alerted:
+            self.wallet = dataclasses.replace(self.wallet, low_alerted=is_low)
 
 
 async def read_wallet(conn: pool.Connection | pool.Pool, *, partner_id: str) -> model.Wallet:
@@ -123,6 +197,11 @@ async def open_wallet(conn: pool.Connection, *, partner_id: str) -> OpenWallet:
     if wallet is None:
         raise WalletUnknown(f"partner {partner_id!r} has no wallet")
     return OpenWallet(wallet)
+
+
+async def list_holds(conn: pool.Connection, *, partner_id: str, order_ids: Sequence[str]) -> Mapping[str, Held]:
+    """By order, the hold that each of the orders began with, to be captured or released."""
+    return await store.list_holds(conn, partner_id=partner_id, order_ids=order_ids)
 
 
 async def close_wallet(conn: pool.Connection, opened: OpenWallet, *, now: datetime) -> None:

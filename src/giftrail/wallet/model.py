@@ -38,6 +38,7 @@ class Wallet:
     version: int
     low_threshold_minor: int | None
     low_alerted: bool
+    limited: bool = False  # whether there are spending limits
 
     @property
     def available_minor(self) -> int:
@@ -59,6 +60,7 @@ class Transfer:
     reference_id: str | None
     note: str | None
     created_at: datetime
+    resolves_version: int | None = None  # the hold that a capture or release ends
 
     @property
     def transfer_id(self) -> str:

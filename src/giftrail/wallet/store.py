@@ -6,7 +6,10 @@ from datetime import datetime
 from giftrail.db import pool
 from giftrail.wallet import model
 
-_WALLET = "SELECT partner_id, currency, posted_minor, held_minor, version, low_threshold_minor, low_alerted FROM wallet"
+_WALLET = (
+    "SELECT partner_id, currency, posted_minor, held_minor, version, low_threshold_minor, low_alerted, limited"
+    " FROM wallet"
+)
 
 
 async def insert_wallet(conn: pool.Connection, *, partner_id: str, currency: str) -> None:
@@ -28,9 +31,9 @@ async def update_wallet(conn: pool.Connection, wallet: model.Wallet) -> None:
     """Write what the caller, who holds the lock, made of it."""
     await conn.execute(
         "UPDATE wallet SET posted_minor = $2, held_minor = $3, version = $4, low_threshold_minor = $5,"
-        " low_alerted = $6 WHERE partner_id = $1",
+        " low_alerted = $6, limited = $7 WHERE partner_id = $1",
         wallet.partner_id, wallet.posted_minor, wallet.held_minor, wallet.version, wallet.low_threshold_minor,
-        wallet.low_alerted,
+        wallet.low_alerted, wallet.limited,
     )  # fmt: skip
 
 
@@ -44,9 +47,9 @@ async def append_transfers(
     """Write the transfers and their entries."""
     await conn.execute(
         "INSERT INTO transfer (partner_id, wallet_version, kind, amount_minor, available_after_minor,"
-        " held_after_minor, order_id, reference_id, note, created_at)"
+        " held_after_minor, order_id, reference_id, note, created_at, resolves_version)"
         " SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[],"
-        " $8::text[], $9::text[], $10::timestamptz[])",
+        " $8::text[], $9::text[], $10::timestamptz[], $11::bigint[])",
         partner_id,
         [transfer.wallet_version for transfer in transfers],
         [transfer.kind.value for transfer in transfers],
@@ -57,6 +60,7 @@ async def append_transfers(
         [transfer.reference_id for transfer in transfers],
         [transfer.note for transfer in transfers],
         [transfer.created_at for transfer in transfers],
+        [transfer.resolves_version for transfer in transfers],
     )
     await conn.execute(
         "INSERT INTO entry (partner_id, wallet_version, account, amount_minor, balance_after_minor)"
@@ -85,21 +89,37 @@ async def list_transfers(
         " ORDER BY wallet_version DESC LIMIT $5",
         partner_id, before_version, created_from, created_to, limit,
     )  # fmt: skip
-    return [
-        model.Transfer(
-            partner_id=row["partner_id"],
-            wallet_version=row["wallet_version"],
-            kind=model.Kind(row["kind"]),
-            amount_minor=row["amount_minor"],
-            available_after_minor=row["available_after_minor"],
-            held_after_minor=row["held_after_minor"],
-            order_id=row["order_id"],
-            reference_id=row["reference_id"],
-            note=row["note"],
-            created_at=row["created_at"],
-        )
-        for row in rows
-    ]
+    return [_transfer(row) for row in rows]
+
+
+async def list_holds(conn: pool.Connection, *, partner_id: str, order_ids: Sequence[str]) -> dict[str, model.Transfer]:
+    """By order, the hold that each of the orders began with."""
+    rows = await conn.fetch(
+        "SELECT t.* FROM unnest($2::text[]) AS wanted (id) CROSS JOIN LATERAL (SELECT * FROM transfer"
+        " WHERE partner_id = $1 AND order_id = wanted.id AND kind = 'HOLD' LIMIT 1) t",
+        partner_id, list(order_ids),
+    )  # fmt: skip
+    return {row["order_id"]: _transfer(row) for row in rows}
+
+
+async def list_holds_unlike_held(conn: pool.Connection) -> list[pool.Record]:
+    """Wallets whose held money is not that of the holds not yet resolved: partner_id, held_minor, open_minor."""
+    return await conn.fetch(
+        "SELECT partner_id, w.held_minor, coalesce(h.open_minor, 0) AS open_minor FROM wallet w LEFT JOIN ("
+        "   SELECT partner_id, -sum(amount_minor) AS open_minor FROM transfer t WHERE kind = 'HOLD' AND NOT EXISTS"
+        "   (SELECT FROM transfer r WHERE r.partner_id = t.partner_id AND r.resolves_version = t.wallet_version)"
+        "   GROUP BY partner_id) h USING (partner_id) WHERE w.held_minor <> coalesce(h.open_minor, 0)"
+    )
+
+
+async def list_wrong_resolutions(conn: pool.Connection) -> list[pool.Record]:
+    """Captures and releases that do not end a hold of the same order and amount: partner_id, wallet_version, kind."""
+    return await conn.fetch(
+        "SELECT r.partner_id, r.wallet_version, r.kind FROM transfer r LEFT JOIN transfer h"
+        " ON h.partner_id = r.partner_id AND h.wallet_version = r.resolves_version AND h.kind = 'HOLD'"
+        " WHERE r.kind IN ('CAPTURE', 'RELEASE') AND (h.order_id IS DISTINCT FROM r.order_id"
+        "   OR abs(h.amount_minor) IS DISTINCT FROM abs(r.amount_minor))"
+    )
 
 
 async def list_unbalanced(conn: pool.Connection) -> list[pool.Record]:
@@ -161,6 +181,22 @@ async def list_broken_balances(conn: pool.Connection) -> list[pool.Record]:
         "SELECT partner_id, wallet_version, account FROM (SELECT *, amount_minor + coalesce(lag(balance_after_minor)"
         " OVER (PARTITION BY partner_id, account ORDER BY wallet_version), 0) AS expected"
         " FROM entry WHERE balance_after_minor IS NOT NULL) chain WHERE balance_after_minor <> expected"
+    )
+
+
+def _transfer(row: pool.Record) -> model.Transfer:
+    return model.Transfer(
+        partner_id=row["partner_id"],
+        wallet_version=row["wallet_version"],
+        kind=model.Kind(row["kind"]),
+        amount_minor=row["amount_minor"],
+        available_after_minor=row["available_after_minor"],
+        held_after_minor=row["held_after_minor"],
+        order_id=row["order_id"],
+        reference_id=row["reference_id"],
+        note=row["note"],
+        created_at=row["created_at"],
+        resolves_version=row["resolves_version"],
     )
 
 

@@ -6,8 +6,8 @@ from datetime import datetime
 
 import structlog
 
+from giftrail.audit import findings as auditor
 from giftrail.db import pool
-from giftrail.orders import audit
 from giftrail.providers import store as stock
 
 _log = structlog.get_logger()
@@ -31,7 +31,7 @@ async def run(
 
 async def look(conn: pool.Connection, *, low_stock_codes: int, now: datetime) -> list[str]:
     """One audit and one look at the stock; returns the findings."""
-    findings = await audit.list_findings(conn)
+    findings = await auditor.list_findings(conn, now=now)
     for finding in findings:
         _log.error("audit finding", finding=finding)
     _log.info("audit", findings=len(findings))

@@ -1,0 +1,1 @@
+"""The auditor: what must be true of orders, money and codes together."""

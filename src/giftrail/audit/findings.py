@@ -1,0 +1,80 @@
+"""What must be true of orders, money and codes together, at every commit; a finding names the rows."""
+
+from datetime import datetime, timedelta
+
+from giftrail.audit import store
+from giftrail.db import pool
+from giftrail.wallet import audit as books
+
+# Twice the length of a lease.
+STALE_LEASE = timedelta(seconds=180)
+# Clients give an order up after 15 minutes; the service must have ended it by then.
+OVERDUE = timedelta(minutes=15)
+
+
+async def list_findings(conn: pool.Connection, *, now: datetime) -> list[str]:
+    """One sentence for each thing that cannot be; none when all is well. Reads everything in one snapshot."""
+    async with conn.transaction(isolation="repeatable_read", readonly=True):
+        findings = await books.list_findings(conn)
+        findings += [
+            f"order {row['partner_id']}/{row['order_id']}: {row['status']} with debit {row['debit_minor']},"
+            f" but its transfers are {', '.join(row['kinds'] or ['none'])}"
+            for row in await store.list_unpaid_or_paid_twice(conn)
+        ]
+        findings += [
+            f"order {row['partner_id']}/{row['order_id']}: {row['status']}, but amount {row['amount_minor']} and debit"
+            f" {row['debit_minor']} do not follow from its lines and discount"
+            for row in await store.list_wrong_amounts(conn)
+        ]
+        findings += [
+            f"transfer {row['partner_id']}/{row['wallet_version']}: its order {row['order_id']} does not exist"
+            for row in await store.list_transfers_without_order(conn)
+        ]
+        findings += [
+            f"order {row['partner_id']}/{row['order_id']}: {row['status'] or 'unknown'},"
+            " but its vouchers are not those of its lines"
+            for row in await store.list_wrong_vouchers(conn)
+        ]
+        findings += [
+            f"voucher {row['partner_id']}/{row['voucher_id']}: its code is not recorded"
+            f" as sold once by {row['provider']}"
+            for row in await store.list_codes_not_sold_once(conn)
+        ]
+        findings += [
+            f"sold code of voucher {row['partner_id']}/{row['voucher_id']}: the voucher does not exist"
+            for row in await store.list_sold_without_voucher(conn)
+        ]
+        findings += await _list_work_findings(conn, now=now)
+    return findings
+
+
+async def _list_work_findings(conn: pool.Connection, *, now: datetime) -> list[str]:
+    findings = [
+        f"order {row['partner_id']}/{row['order_id']}: PROCESSING, but nobody will go on with it"
+        for row in await store.list_processing_without_work(conn)
+    ]
+    findings += [
+        f"order {row['partner_id']}/{row['order_id']}: PROCESSING since {row['created_at']:%Y-%m-%dT%H:%M:%SZ}"
+        for row in await store.list_overdue_orders(conn, placed_before=now - OVERDUE)
+    ]
+    findings += [
+        f"order {row['partner_id']}/{row['order_id']}: {row['status']} after PROCESSING, with {row['events']} events"
+        " that tell so"
+        for row in await store.list_untold_endings(conn)
+    ]
+    findings += [
+        f"delivered code {row['provider']}/{row['provider_voucher_id']}: {row['state']}, but its order is"
+        f" {row['status'] or 'unknown'}"
+        for row in await store.list_codes_in_two_places(conn)
+    ]
+    findings += [
+        f"{row['work']} {row['partner_id']}/{row['order_id']}: its lease ended at"
+        f" {row['lease_until']:%Y-%m-%dT%H:%M:%SZ} and nobody took it over"
+        for row in await store.list_stale_leases(conn, before=now - STALE_LEASE)
+    ]
+    findings += [
+        f"spending {row['partner_id']}/{row['brand_id'] or 'all'}/{row['period']}: {row['orders']} orders are counted"
+        f" from {row['window_start']:%Y-%m-%dT%H:%M:%SZ} on, but it has {row['counted']}, or of another amount"
+        for row in await store.list_wrong_spending(conn)
+    ]
+    return findings

@@ -1,0 +1,1 @@
+"""Whether a provider is well enough to be asked for a brand."""

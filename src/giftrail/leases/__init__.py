@@ -1,0 +1,1 @@
+"""Rows as work: claimed for a time, finished or put off, over any work table (engines, work rows)."""
