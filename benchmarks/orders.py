@@ -24,7 +24,8 @@ from typing import Any
 
 import httpx
 
-from giftrail import app
+from giftrail import app, running
+from giftrail import keys as installation_keys
 from giftrail.audit import findings as audit
 from giftrail.catalog import edit, importing
 from giftrail.db import embedded, migrate, pool
@@ -109,7 +110,7 @@ async def furnish(
     database: str, folder: str, wallets: int, arguments: argparse.Namespace
 ) -> list[manage.NewCredential]:
     """One brand, partners with money, and as many rows beside them for pgbench."""
-    keys = app.code_keys(app.with_keys(settings(folder)))
+    keys = installation_keys.code_keys(installation_keys.with_keys(settings(folder)))
     row = {
         "id": "bench", "title": "Bench", "category": ["Food"], "denominationType": "FIXED", "denominations": [100],
         "maxOrderAmount": 1_000_000, "redemptionType": "ONLINE", "currency": "INR",
@@ -178,7 +179,7 @@ def settings(folder: str) -> Settings:
 @contextmanager
 def serving(database: str, folder: str) -> Iterator[int]:
     """`giftrail serve` in a process of its own; yields its port."""
-    with app.listen(settings(folder)) as found:
+    with running.listen(settings(folder)) as found:
         port = found.getsockname()[1]
     environment = os.environ | {
         "GIFTRAIL_DATABASE_URL": database,

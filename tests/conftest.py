@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from giftrail import app
+from giftrail import running
 from giftrail.db import embedded, migrate
 from house import House, execute, serving
 
@@ -21,7 +21,7 @@ _running = ExitStack()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start PostgreSQL once, before the workers; they inherit its address."""
-    app.allow_many_connections()  # both ends of every connection are ours
+    running.allow_many_connections()  # both ends of every connection are ours
     if hasattr(config, "workerinput") or config.option.collectonly or _URL in os.environ:
         return
     folder = _running.enter_context(tempfile.TemporaryDirectory(prefix="giftrail-tests-"))

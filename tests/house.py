@@ -17,7 +17,8 @@ import httpx
 import uvicorn
 from pydantic import SecretStr
 
-from giftrail import app
+from giftrail import app, running
+from giftrail import keys as installation_keys
 from giftrail.audit import findings as audit
 from giftrail.catalog import edit, rows
 from giftrail.catalog import model as catalog
@@ -33,7 +34,7 @@ T = TypeVar("T")
 SEEN_WITHIN_SECONDS = 10.0
 _numbers = itertools.count(1)
 
-KEYS = {name: SecretStr(value) for name, value in app.draw_keys().items()}
+KEYS = {name: SecretStr(value) for name, value in installation_keys.draw_keys().items()}
 
 
 def execute(url: str, statement: str) -> None:
@@ -257,7 +258,7 @@ class House:
                 else None,
             )
             await stock_importing.import_stock(
-                conn, iter_lines(lines), shape=shape, keys=app.code_keys(self.settings), now=app.now()
+                conn, iter_lines(lines), shape=shape, keys=installation_keys.code_keys(self.settings), now=app.now()
             )
 
         self.do(deed, settle=False)
@@ -316,7 +317,7 @@ def furnish(house: House) -> None:
 def serving(url: str, **overrides: Any) -> Iterator[House]:
     """A service on a free port over the database, with the test brands; stopped at the end."""
     settings = settings_for(url, **overrides)
-    listening = app.listen(settings)
+    listening = running.listen(settings)
     ready = threading.Event()
     servers: list[uvicorn.Server] = []
     failures: list[BaseException] = []
@@ -327,8 +328,8 @@ def serving(url: str, **overrides: Any) -> Iterator[House]:
 
     def run() -> None:
         try:
-            with asyncio.Runner(loop_factory=app.loop_factory) as runner:
-                runner.run(app.serve_here(settings, listening, beside=tell))
+            with asyncio.Runner(loop_factory=running.loop_factory) as runner:
+                runner.run(running.serve_here(settings, listening, beside=tell))
         except BaseException as error:
             failures.append(error)
         finally:

@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from giftrail import app
+from giftrail import keys as installation_keys
 from giftrail.db import pool
 from giftrail.providers import protocol, stock
 from house import House, PartnerProgram, serving
@@ -113,7 +114,8 @@ def stock_held(house: House, brand_id: str, codes: int) -> Iterator[None]:
     async def hold() -> None:
         async with pool.connect(house.url) as conn, conn.transaction():
             demand = protocol.Demand(brand_id, 100_00, codes)
-            shelves = await stock.pick(conn, demands=[demand], keys=app.code_keys(house.settings), now=app.now())
+            sealing = installation_keys.code_keys(house.settings)
+            shelves = await stock.pick(conn, demands=[demand], keys=sealing, now=app.now())
             assert [len(shelf.codes) for shelf in shelves.values()] == [codes]
             held.set()
             await asyncio.to_thread(release.wait, 10)

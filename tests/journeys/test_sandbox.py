@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from giftrail.providers import sandbox
 from conftest import new_database
+from giftrail.providers import sandbox
 from house import House, PartnerProgram, serving
 
 PATIENCE_SECONDS = 20.0

@@ -9,7 +9,7 @@ import typer
 from giftrail import __version__
 from giftrail.calls import shelve
 from giftrail.catalog import edit, importing
-from giftrail.cli import audit, brand, desk, limit, order, partner, provider, run, stock, wallet
+from giftrail.cli import audit, brand, desk, limit, order, partner, provider, run, sandbox, stock, wallet
 from giftrail.db import embedded, migrate, pool
 from giftrail.demo import tale
 from giftrail.kit import money, seal
@@ -48,6 +48,7 @@ main_app.add_typer(wallet.wallets, name="wallet")
 main_app.add_typer(order.orders, name="order")
 main_app.add_typer(provider.providers, name="provider")
 main_app.add_typer(limit.limits, name="limit")
+main_app.command("sandbox")(sandbox.sandbox)
 main_app.command("audit")(audit.audit)
 
 

@@ -7,6 +7,7 @@ import msgspec
 import typer
 
 from giftrail.cli import desk
+from giftrail.demo import sandbox
 from giftrail.orders import states
 from giftrail.partner_api import app, openapi
 from giftrail.settings import Settings
@@ -18,6 +19,14 @@ def render() -> dict[str, str]:
     return {
         "docs/settings.md": _settings(),
         "docs/openapi/partner.json": document.decode() + "\n",
+        "docs/sandbox.md": (
+            "# The sandbox\n\n"
+            "Brands that do what their names say, the same each time, in every environment but production."
+            " `giftrail demo` loads them, and `giftrail sandbox PARTNER` puts them into an installation of yours."
+            " Denominations 100, 250, 500 and 1000 unless said otherwise.\n\n"
+            "Drawn from `src/giftrail/demo/sandbox.py` by `just docs`.\n\n"
+            f"{sandbox.draw()}\n"
+        ),
         "docs/states.md": (
             "# The states of an order\n\n"
             "Drawn from `src/giftrail/orders/states.py` by `just docs`; what each state means is in"

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from giftrail import app
+from giftrail import keys as installation_keys
 from giftrail.cli import desk
 from giftrail.kit import money
 from giftrail.orders import endings, failures, model, settle, store, undo
@@ -110,7 +110,7 @@ async def _find(at: desk.Desk, order_id: str) -> model.Order:
 
 
 async def _settle(at: desk.Desk, wanted: endings.Settlement) -> model.Order:
-    keys = app.code_keys(app.with_keys(at.settings))
+    keys = installation_keys.code_keys(installation_keys.with_keys(at.settings))
     (answer,) = await settle.settle_orders(at.conn, [wanted], keys=keys, now=at.now)
     if isinstance(answer, Exception):
         raise answer

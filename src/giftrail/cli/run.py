@@ -12,7 +12,8 @@ from typing import Annotated
 import typer
 import uvicorn
 
-from giftrail import app
+from giftrail import app, running
+from giftrail import keys as installation_keys
 from giftrail.cli import desk, documents, stopping
 from giftrail.db import migrate as migrations
 from giftrail.demo import furnish, tale
@@ -38,7 +39,7 @@ def up(host: Host = None, port: Port = None, data_dir: desk.DataDir = None, as_j
     Example: giftrail up --port 8080 --data-dir ~/giftrail
     """
     with stopping.stopped_by_signals(), desk.database(desk.load_settings(data_dir, host=host, port=port)) as found:
-        settings = app.with_keys(found)
+        settings = installation_keys.with_keys(found)
         log.configure(level=settings.log_level)
         listening = _listen(settings)
         base_url = _base_url(settings, listening.getsockname()[1])
@@ -59,7 +60,7 @@ def up(host: Host = None, port: Port = None, data_dir: desk.DataDir = None, as_j
                 as_json=as_json,
             )
 
-        stopping.run_server(app.serve_here(settings, listening, beside=tell))
+        stopping.run_server(running.serve_here(settings, listening, beside=tell))
 
 
 def demo_(
@@ -79,12 +80,12 @@ def demo_(
         if not as_json:
             desk.out.print(f"Starting PostgreSQL, the API and the workers in {folder} …")
         with desk.database(settings) as found:
-            running = app.with_keys(found)
-            log.configure(level=running.log_level)
-            listening = _listen(running)
-            base_url = _base_url(running, listening.getsockname()[1])
+            settings = installation_keys.with_keys(found)
+            log.configure(level=settings.log_level)
+            listening = _listen(settings)
+            base_url = _base_url(settings, listening.getsockname()[1])
             partners = stopping.run(
-                furnish.furnish(app.database_url(running), keys=app.code_keys(running), now=app.now())
+                furnish.furnish(app.database_url(settings), keys=installation_keys.code_keys(settings), now=app.now())
             )
 
             async def play(server: uvicorn.Server) -> None:
@@ -103,7 +104,7 @@ def demo_(
                 elif not as_json:
                     tale.introduce(base_url, partners, console=desk.out)
 
-            stopping.run_server(app.serve_here(running, listening, beside=play))
+            stopping.run_server(running.serve_here(settings, listening, beside=play))
 
 
 def serve(
@@ -120,7 +121,7 @@ def serve(
         settings = desk.load_settings(data_dir, host=host, port=port, processes=processes)
         if settings.database_url is None:
             settings = stack.enter_context(desk.database(settings))
-        settings = app.with_keys(settings)
+        settings = installation_keys.with_keys(settings)
         log.configure(level=settings.log_level)
         desk.check_schema(settings)
         if settings.processes > 1:
@@ -132,19 +133,20 @@ def serve(
             "GIFTRAIL_DATA_DIR": str(settings.data_dir),
             "GIFTRAIL_PROCESSES": str(settings.processes),
         }
-        app.allow_many_connections()  # its processes inherit it
-        app.serve_processes(settings)
+        running.allow_many_connections()  # its processes inherit it
+        running.serve_processes(settings)
 
 
 def work(data_dir: desk.DataDir = None) -> None:
-    """Run the workers: the periodic audit and the stock alarm. Run as many as you like.
+    """Run the workers: orders that take time, reversals, the periodic audit, the stock alarm. Run as many as you like.
 
     Example: GIFTRAIL_DATABASE_URL=postgresql://… giftrail work
     """
-    with stopping.stopped_by_signals(), desk.database(desk.load_settings(data_dir)) as settings:
+    with stopping.stopped_by_signals(), desk.database(desk.load_settings(data_dir)) as found:
+        settings = installation_keys.with_keys(found)
         log.configure(level=settings.log_level)
         desk.check_schema(settings)
-        stopping.run_server(app.work(settings))
+        stopping.run_server(running.work(settings))
 
 
 def migrate(data_dir: desk.DataDir = None, as_json: desk.AsJson = False) -> None:
@@ -168,13 +170,13 @@ def keys(as_json: desk.AsJson = False) -> None:
 
     Example: giftrail keys >> /etc/giftrail.env
     """
-    drawn = {f"GIFTRAIL_{name.upper()}": value for name, value in app.draw_keys().items()}
+    drawn = {f"GIFTRAIL_{name.upper()}": value for name, value in installation_keys.draw_keys().items()}
     desk.tell("\n".join(f"{name}={value}" for name, value in drawn.items()), drawn, as_json=as_json)
 
 
 def _listen(settings: Settings) -> socket.socket:
     try:
-        return app.listen(settings)
+        return running.listen(settings)
     except OSError as error:
         raise desk.CommandFailed(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; --port 0 picks a free one"

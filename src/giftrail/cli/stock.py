@@ -8,7 +8,7 @@ import asyncpg
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from giftrail import app
+from giftrail import keys as installation_keys
 from giftrail.calls import shelve
 from giftrail.catalog import edit
 from giftrail.catalog import model as catalog
@@ -46,7 +46,7 @@ def import_(
             shows_pin=brand.card_type.shows_pin,
             denominations_minor=brand.denominations_minor if fixed else None,
         )
-        keys = app.code_keys(app.with_keys(at.settings))
+        keys = installation_keys.code_keys(installation_keys.with_keys(at.settings))
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
         with Progress(*columns, console=desk.err, transient=True, disable=not desk.err.is_terminal) as progress:
             task = progress.add_task("Importing", total=size)
@@ -133,7 +133,7 @@ def shelve_(
     """
 
     async def deed(at: desk.Desk) -> str:
-        keys = app.code_keys(app.with_keys(at.settings))
+        keys = installation_keys.code_keys(installation_keys.with_keys(at.settings))
         async with at.act("stock.shelve", subject=name, voucher=voucher):
             return await shelve.shelve(at.conn, provider=name, provider_voucher_id=voucher, keys=keys, now=at.now)
 

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
-from giftrail import app
+from giftrail import running
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -35,7 +35,7 @@ def run(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
 
     A signal cancels the coroutine. Raised as an exception wherever the loop is just then, it could be swallowed.
     """
-    with asyncio.Runner(loop_factory=app.loop_factory) as runner:
+    with asyncio.Runner(loop_factory=running.loop_factory) as runner:
         is_stopped, result = runner.run(_until_stopped(coroutine))
     if is_stopped:
         raise KeyboardInterrupt
@@ -44,7 +44,7 @@ def run(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
 
 def run_server(coroutine: Coroutine[Any, Any, None]) -> None:
     """Run a server, which takes the signals into its own hands as soon as it listens."""
-    with asyncio.Runner(loop_factory=app.loop_factory) as runner:
+    with asyncio.Runner(loop_factory=running.loop_factory) as runner:
         runner.run(coroutine)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from giftrail.catalog import edit, importing
 from giftrail.catalog import model as catalog
 from giftrail.db import pool
+from giftrail.demo import sandbox
 from giftrail.partners import manage
 from giftrail.partners import model as partners
 from giftrail.providers import importing as stock_importing
@@ -50,10 +51,12 @@ async def furnish(url: str, *, keys: protocol.Keys, now: datetime) -> list[DemoP
             for brand in brands:
                 if protocol.STOCK in brand.providers:
                     await _import_stock(conn, brand, keys=keys, now=now)
-            return [
+            made = [
                 await _partner(conn, "Acme Rewards", partners.Kind.B2B, brands, money_minor=10_000_000, now=now),
                 await _partner(conn, "Bazaar Gifts", partners.Kind.B2C, brands, money_minor=500_000, now=now),
             ]
+            await sandbox.furnish_sandbox(conn, [partner for partner, _ in made], now=now)
+            return [told for _, told in made]
 
 
 def _read_brands() -> list[catalog.Brand]:
@@ -90,7 +93,7 @@ async def _partner(
     *,
     money_minor: int,
     now: datetime,
-) -> DemoPartner:
+) -> tuple[partners.Partner, DemoPartner]:
     partner = await onboard.create_partner(conn, name=name, kind=kind, currency="INR", now=now)
     made = await manage.create_credential(conn, partner_id=partner.partner_id, environment=Environment.STAGING, now=now)
     await edit.set_enabled(conn, partner=partner, brand_ids=[brand.brand_id for brand in brands], enabled=True, now=now)
@@ -100,4 +103,4 @@ async def _partner(
     wallet.top_up(money_minor, note="the demo's opening balance", now=now)
     wallet.set_threshold(money_minor // 5)
     await ledger.close_wallet(conn, wallet, now=now)
-    return DemoPartner(name, kind.value, made.client_id, made.client_secret)
+    return partner, DemoPartner(name, kind.value, made.client_id, made.client_secret)
