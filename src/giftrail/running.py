@@ -17,6 +17,7 @@ from giftrail.kit import log
 from giftrail.leases import model as leases
 from giftrail.partner_api import app as partner_api
 from giftrail.partner_api import connection, endpoints
+from giftrail.provider_api import hooks
 from giftrail.settings import Settings
 from giftrail.workers import staff
 
@@ -43,7 +44,7 @@ class Application:
             async with app.surroundings(self._settings) as around, contextlib.AsyncExitStack() as stack:
                 if self._with_workers:
                     await stack.enter_async_context(_working(around))
-                self._door = partner_api.create_app(around)
+                self._door = partner_api.create_app(around, beside=[hooks.route(around)])
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
         except (migrate.SchemaDiffers, migrate.MigrationEdited, *pool.UNAVAILABLE) as error:

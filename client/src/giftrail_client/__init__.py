@@ -1,1 +1,76 @@
-"""The partner's SDK: a shell that reserves the name until its public face is built."""
+"""The partner's SDK of the gift voucher partner service: every client duty of its specification, done once.
+
+from giftrail_client import Giftrail
+
+with Giftrail("https://vouchers.example", client_id, client_secret) as giftrail:
+order = giftrail.orders.place("chai-verandah", {500: 2})
+"""
+
+from giftrail_client.aio import AsyncGiftrail
+from giftrail_client.errors import (
+    AuthenticationFailed,
+    BrandNotFound,
+    CannotReach,
+    GiftrailError,
+    InvalidRequest,
+    NotAllowed,
+    NotFound,
+    OrderFailed,
+    OrderStillProcessing,
+    OrderTimedOut,
+    OutcomeUnknown,
+    RateLimited,
+    ReferenceConflict,
+    ServiceError,
+    SpendingLimitExceeded,
+    SubError,
+    Unavailable,
+    UnexpectedAnswer,
+    WrongOrderState,
+)
+from giftrail_client.models import (
+    AmountRestrictions,
+    Balance,
+    Brand,
+    Order,
+    Page,
+    Transaction,
+    Voucher,
+)
+from giftrail_client.sync import Giftrail
+from giftrail_client.tokens import FileTokenStore, MemoryTokenStore, Token, TokenStore
+
+__all__ = [
+    "AmountRestrictions",
+    "AsyncGiftrail",
+    "AuthenticationFailed",
+    "Balance",
+    "Brand",
+    "BrandNotFound",
+    "CannotReach",
+    "FileTokenStore",
+    "Giftrail",
+    "GiftrailError",
+    "InvalidRequest",
+    "MemoryTokenStore",
+    "NotAllowed",
+    "NotFound",
+    "Order",
+    "OrderFailed",
+    "OrderStillProcessing",
+    "OrderTimedOut",
+    "OutcomeUnknown",
+    "Page",
+    "RateLimited",
+    "ReferenceConflict",
+    "ServiceError",
+    "SpendingLimitExceeded",
+    "SubError",
+    "Token",
+    "TokenStore",
+    "Transaction",
+    "Unavailable",
+    "UnexpectedAnswer",
+    "Voucher",
+    "WrongOrderState",
+]

@@ -19,9 +19,9 @@ class Health:
         return breaker.closed_to_calls_until(now) if breaker else None
 
     def is_open(self, provider: str, brand_id: str, *, now: datetime) -> bool:
-        """Whether new orders should not count on the provider; a probe under way keeps them out no longer."""
+        """Whether new orders of the brand should not count on the provider."""
         breaker = self._breakers.get((provider, brand_id))
-        return breaker is not None and breaker.open_until > now
+        return breaker is not None and breaker.is_open(now)
 
     async def refresh(self, _version: int = 0) -> None:
         """Read all breakers that are not closed."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-# Paused by the operator: until he resumes it.
+# Until when a paused provider is not asked.
 FOR_EVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -16,14 +16,16 @@ class Breaker:
     open_until: datetime
     openings: int
     probe_until: datetime | None
+    is_paused: bool  # by the operator, until he resumes it
 
-    @property
-    def is_paused(self) -> bool:
-        """Whether the operator opened it, by hand."""
-        return self.open_until == FOR_EVER
+    def is_open(self, now: datetime) -> bool:
+        """Whether new orders should not count on the provider; a probe under way keeps them out no longer."""
+        return self.is_paused or self.open_until > now
 
     def closed_to_calls_until(self, now: datetime) -> datetime | None:
         """Until when the provider is not to be asked; None when it may be, as a probe."""
+        if self.is_paused:
+            return FOR_EVER
         if self.open_until > now:
             return self.open_until
         return self.probe_until if self.probe_until is not None and self.probe_until > now else None

@@ -6,7 +6,7 @@ that nobody can serve (E100).
 
 from datetime import datetime, timedelta
 
-from giftrail.breakers import model, store
+from giftrail.breakers import store
 from giftrail.db import changes, pool
 from giftrail.kit import backoff
 
@@ -25,7 +25,7 @@ async def record_call(conn: pool.Connection, *, provider: str, brand_id: str, fa
         await store.count_call(conn, provider=provider, brand_id=brand_id, failed=failed, now=now)
         if failed and await _fails_often(conn, provider=provider, brand_id=brand_id, now=now):
             await _open(conn, provider=provider, brand_id=brand_id, openings=1, now=now)
-    elif breaker.open_until > now:
+    elif breaker.is_open(now):
         return  # asked before it was opened
     elif failed:
         await _open(conn, provider=provider, brand_id=brand_id, openings=breaker.openings + 1, now=now)
@@ -50,7 +50,7 @@ async def may_ask(conn: pool.Connection, *, provider: str, brand_id: str, now: d
 
 async def pause(conn: pool.Connection, *, provider: str, brand_id: str, now: datetime) -> None:
     """Leave the provider alone for the brand until it is resumed."""
-    await store.open_breaker(conn, provider=provider, brand_id=brand_id, open_until=model.FOR_EVER, openings=0, now=now)
+    await store.pause(conn, provider=provider, brand_id=brand_id, now=now)
     await changes.raise_version(conn, topic="breakers")
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from giftrail.breakers import model
 from giftrail.db import pool
 
-_BREAKER = "SELECT provider, brand_id, open_until, openings, probe_until FROM provider_breaker"
+_BREAKER = "SELECT provider, brand_id, open_until, openings, probe_until, paused FROM provider_breaker"
 
 
 async def list_breakers(conn: pool.Connection | pool.Pool) -> list[model.Breaker]:
@@ -28,6 +28,15 @@ async def open_breaker(
         " ON CONFLICT (provider, brand_id) DO UPDATE SET opened_at = $3, open_until = $4, openings = $5,"
         " probe_until = NULL",
         provider, brand_id, now, open_until, openings,
+    )  # fmt: skip
+
+
+async def pause(conn: pool.Connection, *, provider: str, brand_id: str, now: datetime) -> None:
+    """Open it until it is closed by hand."""
+    await conn.execute(
+        "INSERT INTO provider_breaker (provider, brand_id, opened_at, open_until, openings, paused)"
+        " VALUES ($1, $2, $3, $3, 0, true) ON CONFLICT (provider, brand_id) DO UPDATE SET paused = true",
+        provider, brand_id, now,
     )  # fmt: skip
 
 

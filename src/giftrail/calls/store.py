@@ -180,6 +180,20 @@ async def mark_shelved(conn: pool.Connection, *, provider: str, provider_voucher
     )  # fmt: skip
 
 
+async def hasten_calls(
+    conn: pool.Connection, *, provider: str, key: str | None, limit: int, now: datetime
+) -> list[tuple[str, str]]:
+    """The call of the key, or those waiting longest, may be asked about now; returns (partner, order) of each."""
+    rows = await conn.fetch(
+        "UPDATE provider_call c SET next_at = $4 FROM (SELECT partner_id, order_id, line, part FROM provider_call"
+        "   WHERE provider = $1 AND state = 'ASKED' AND ($2::text IS NULL OR key = $2) ORDER BY last_asked_at LIMIT $3"
+        "   FOR UPDATE SKIP LOCKED) w WHERE c.partner_id = w.partner_id AND c.order_id = w.order_id"
+        " AND c.line = w.line AND c.part = w.part AND c.provider = $1 RETURNING c.partner_id, c.order_id",
+        provider, key, limit, now,
+    )  # fmt: skip
+    return [(row["partner_id"], row["order_id"]) for row in rows]
+
+
 async def list_unknown(conn: pool.Connection | pool.Pool) -> list[pool.Record]:
     """Calls whose outcome nobody knows, for the operator."""
     return await conn.fetch(

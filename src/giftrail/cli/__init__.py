@@ -3,9 +3,9 @@
 import sys
 
 import asyncpg
-import httpx
 import typer
 
+import giftrail_client as sdk
 from giftrail import __version__
 from giftrail.calls import shelve
 from giftrail.catalog import edit, importing
@@ -76,7 +76,7 @@ def main() -> None:
         _fail(f"the database refuses: {error}")
     except BrokenPipeError:
         sys.exit(141)
-    except httpx.HTTPError as error:
+    except sdk.GiftrailError as error:
         _fail(f"the service did not answer as it should: {error}")
     except pool.UNAVAILABLE as error:
         _fail(f"the database cannot be reached: {error or type(error).__name__}")

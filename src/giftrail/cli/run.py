@@ -22,7 +22,7 @@ from giftrail.settings import Settings
 
 Host = Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")]
 # The demo talks to people; its small stock is meant.
-_QUIET = {"log_level": "WARNING", "access_log": "off", "low_stock_codes": 0}
+_QUIET = {"log_level": "ERROR", "access_log": "off", "low_stock_codes": 0}
 Port = Annotated[int | None, typer.Option(help="Port to listen on; 0 picks a free one.", show_default="8080")]
 
 

@@ -1,4 +1,4 @@
-"""A partner's day, told as it happens: every line stands for a real request."""
+"""A partner's day, told as it happens: every line stands for real requests, made through the partner's SDK."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -7,158 +7,152 @@ from typing import Any
 import httpx
 from rich.console import Console
 
+import giftrail_client as sdk
 from giftrail.demo.furnish import DemoPartner
 
-_PAUSE_SECONDS = 10.0
-# Long enough to send a request, too short for any answer: the time-out of a careless client.
-_IMPATIENT_SECONDS = 0.0001
+# Polled sooner than the specification's minute: this is a tale, and the sandbox is quick.
+_POLLS_SECONDS = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 
 
 class TaleFailed(Exception):
     """The service did not do what the tale tells; the message says what."""
 
 
-class _Partner:
-    """A partner's program, as small as can be."""
+class _LosesAnswers(httpx.AsyncBaseTransport):
+    """A network that loses the answer of the next placement, after the service has done its work."""
 
-    def __init__(self, http: httpx.AsyncClient, console: Console) -> None:
-        self._http = http
+    def __init__(self) -> None:
+        self._real = httpx.AsyncHTTPTransport()
+        self.loses_next = False
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        response = await self._real.handle_async_request(request)
+        if self.loses_next and request.method == "POST":
+            self.loses_next = False
+            await response.aread()
+            raise httpx.ReadTimeout("the answer was lost", request=request)
+        return response
+
+    async def aclose(self) -> None:
+        await self._real.aclose()
+
+
+class _Teller:
+    """A partner's program that tells what it does."""
+
+    def __init__(self, client: sdk.AsyncGiftrail, console: Console) -> None:
+        self.client = client
         self._console = console
-        self._token = ""
 
-    async def log_in(self, partner: DemoPartner) -> None:
-        body = {"clientId": partner.client_id, "clientSecret": partner.client_secret}
-        answer = (await self._http.post("/v1/partners/auth/login", json=body)).raise_for_status().json()
-        self._token = answer["token"]
-        self.say("POST /auth/login", f"a token for {answer['expiresInSecs']} seconds")
+    def say(self, call: str, happened: str) -> None:
+        self._console.print(f"  [bold cyan]{call:<36}[/] {happened}", soft_wrap=True)
 
-    async def get(self, path: str, *, expect: int = 200) -> Any:
-        answer = await self._http.get(f"/v1/partners{path}", headers=self._headers())
-        if answer.status_code != expect:
-            raise TaleFailed(f"GET {path} answered {answer.status_code} instead of {expect}: {answer.text}")
-        return answer.json()
+    def show(self, voucher: sdk.Voucher) -> None:
+        fields = ", ".join(f"{name} {value}" for name, value in voucher.display().items())
+        self.say("", f"[green]{voucher.amount}[/]  {voucher.card_type}: {fields}, till {voucher.valid_till}")
 
-    async def place(
-        self, product_id: str, lines: Mapping[Any, int], *, reference_id: str | None = None, **more: Any
-    ) -> dict[str, Any]:
-        body = {
-            "productId": product_id,
-            "referenceId": reference_id or f"demo-{uuid.uuid4().hex[:12]}",
-            "amount": sum(denomination * quantity for denomination, quantity in lines.items()),
-            "denominationDetails": [{"denomination": d, "quantity": q} for d, q in lines.items()],
-            "customerDetails": {"name": "Asha Rao", "email": "asha@example.com"},
-        }
-        answer = await self._http.post("/v1/partners/orders", json=body, headers=self._headers(), **more)
-        order: dict[str, Any] = answer.raise_for_status().json()
-        order["replayed"] = answer.headers.get("Idempotent-Replayed") == "true"
+    async def place(self, status: str, product_id: str, lines: Mapping[Any, int], **more: Any) -> sdk.Order:
+        customer = {"name": "Asha Rao", "email": "asha@example.com"}
+        order = await self.client.orders.place(product_id, lines, customer=customer, **more)
+        if order.status != status:
+            raise TaleFailed(f"an order of {product_id} is {order.status} instead of {status}: {order}")
         return order
 
-    async def place_expecting(self, status: str, product_id: str, lines: Mapping[Any, int], **more: Any) -> Any:
-        order = await self.place(product_id, lines, **more)
-        if order["status"] != status:
-            raise TaleFailed(f"an order of {product_id} is {order['status']} instead of {status}: {order}")
-        return order
-
-    def say(self, request: str, happened: str) -> None:
-        self._console.print(f"  [bold cyan]{request:<36}[/] {happened}", soft_wrap=True)
-
-    def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._token}", "X-REQUEST-ID": str(uuid.uuid4())}
+    async def fail(self, product_id: str, lines: Mapping[Any, int]) -> None:
+        order = await self.place("FAILED", product_id, lines)
+        self.say("orders.place", f"{product_id}: FAILED, {order.failure_reason} ({order.failure_code})")
 
 
 async def tell(base_url: str, partners: Sequence[DemoPartner], *, console: Console) -> None:
-    """Play the day of both partners. Raises TaleFailed, httpx.HTTPError."""
+    """Play the day of both partners. Raises TaleFailed, giftrail_client.GiftrailError."""
     rich, poor = partners
-    async with httpx.AsyncClient(base_url=base_url, timeout=_PAUSE_SECONDS, trust_env=False) as http:
+    network = _LosesAnswers()
+    async with (
+        httpx.AsyncClient(transport=network, trust_env=False) as http,
+        sdk.AsyncGiftrail(base_url, rich.client_id, rich.client_secret, http=http) as acme,
+        sdk.AsyncGiftrail(base_url, poor.client_id, poor.client_secret, http=http) as bazaar,
+    ):
         console.print(f"\n[bold]{rich.name}[/] ({rich.kind}) reads the catalogue and orders")
-        await _orders(_Partner(http, console), rich)
+        await _orders(_Teller(acme, console))
+        console.print("\n[bold]Some orders take time[/], and can be taken back")
+        await _slow_orders(_Teller(acme, console))
         console.print("\n[bold]Things go wrong[/], and nothing is paid for")
-        await _failures(_Partner(http, console), rich, poor)
+        await _failures(_Teller(acme, console), _Teller(bazaar, console))
         console.print("\n[bold]The network fails[/], and nothing is ordered twice")
-        await _retries(_Partner(http, console), rich)
+        await _retries(_Teller(acme, console), network)
 
 
-async def _orders(client: _Partner, partner: DemoPartner) -> None:
-    await client.log_in(partner)
-    page = await client.get("/products?limit=5")
-    titles = ", ".join(brand["title"] for brand in page["data"])
-    client.say("GET /products?limit=5", f"{titles} … {page['total']} brands in all")
+async def _orders(teller: _Teller) -> None:
+    page = await teller.client.brands.list(limit=5)
+    teller.say("brands.list", f"{', '.join(brand.title for brand in page.data)} … {page.total} brands in all")
 
-    order = await client.place_expecting("SUCCESS", "quill-and-banyan", {500: 2})
-    client.say("POST /orders", f"2 × 500 of quill-and-banyan, served from stock: {order['status']}")
-    _show(client, order["vouchers"][0])
+    order = await teller.place("SUCCESS", "quill-and-banyan", {500: 2})
+    teller.say("orders.place", f"2 × 500 of quill-and-banyan, served from stock: {order.status}")
+    teller.show(order.vouchers[0])
 
-    order = await client.place_expecting("SUCCESS", "chai-verandah", {100: 1, 250: 1})
-    client.say("POST /orders", f"100 + 250 of chai-verandah, generated: {order['status']}, debit {order['debit']}")
-    voucher = await client.get(f"/orders/vouchers/{order['vouchers'][0]['id']}")
-    client.say("GET /orders/vouchers/:id", "the voucher again, as its cardType shows it")
-    _show(client, voucher)
+    order = await teller.place("SUCCESS", "chai-verandah", {100: 1, 250: 1})
+    teller.say("orders.place", f"100 + 250 of chai-verandah, generated: {order.status}, debit {order.debit}")
+    voucher = await teller.client.vouchers.get(order.vouchers[0].id)
+    teller.say("vouchers.get", "the voucher again, as its cardType shows it")
+    teller.show(voucher)
 
-    order = await client.place_expecting("SUCCESS", "monsoon-threads", {1234.5: 1})
-    client.say("POST /orders", f"1234.5 of monsoon-threads (FLEXIBLE), 6 % off: debit {order['debit']}")
-    _show(client, order["vouchers"][0])
+    order = await teller.place("SUCCESS", "monsoon-threads", {"1234.5": 1})
+    teller.say("orders.place", f"1234.5 of monsoon-threads (FLEXIBLE), 6 % off: debit {order.debit}")
+    teller.show(order.vouchers[0])
 
 
-async def _failures(client: _Partner, rich: DemoPartner, poor: DemoPartner) -> None:
-    await client.log_in(rich)
-    before = (await client.get("/wallet/balance"))["balance"]
-    for product_id, lines in (("lantern-lane", {250: 1}), ("chai-verandah", {123: 1})):
-        order = await client.place_expecting("FAILED", product_id, lines)
-        _tell_failure(client, product_id, order)
-    after = (await client.get("/wallet/balance"))["balance"]
+async def _slow_orders(teller: _Teller) -> None:
+    order = await teller.place("PROCESSING", "sandbox-after-5-seconds", {250: 1}, wait_seconds=0)
+    balance = await teller.client.wallet.balance()
+    teller.say("orders.place", f"sandbox-after-5-seconds: {order.status}, {balance.held} held in the wallet")
+    order = await teller.client.orders.wait(order, schedule=_POLLS_SECONDS)
+    teller.say("orders.wait", f"{order.status}, {len(order.vouchers)} voucher")
+
+    order = await teller.place("PROCESSING", "sandbox-lost-answer", {100: 1}, wait_seconds=0)
+    order = await teller.client.orders.wait(order, schedule=_POLLS_SECONDS)
+    teller.say("orders.wait", f"sandbox-lost-answer: issued, timed out, found by looking it up: {order.status}")
+
+    order = await teller.place("PROCESSING", "sandbox-away", {100: 1}, wait_seconds=0)
+    order = await teller.client.orders.cancel(order.id)
+    teller.say("orders.cancel", f"sandbox-away, whose provider cannot be reached: {order.status}, nothing is held")
+
+    order = await teller.place("SUCCESS", "sandbox-reversible", {500: 1}, wait_seconds=5)
+    order = await teller.client.orders.reverse(order.id, reason="ordered by mistake")
+    teller.say("orders.reverse", f"sandbox-reversible: {order.status}, {order.debit} back in the wallet")
+
+
+async def _failures(teller: _Teller, poor: _Teller) -> None:
+    before = (await teller.client.wallet.balance()).balance
+    await teller.fail("lantern-lane", {250: 1})
+    await teller.fail("chai-verandah", {123: 1})
+    await teller.fail("sandbox-refused", {100: 1})
+    await teller.fail("sandbox-e100", {100: 1})
+    after = (await teller.client.wallet.balance()).balance
     if before != after:
         raise TaleFailed(f"failed orders changed the balance from {before} to {after}")
-    client.say("GET /wallet/balance", f"{after}, as before")
-
-    await client.log_in(poor)
-    order = await client.place_expecting("FAILED", "chai-verandah", {1000: 6})
-    _tell_failure(client, "chai-verandah", order)
+    teller.say("wallet.balance", f"{after}, as before")
+    await poor.fail("chai-verandah", {1000: 6})
 
 
-async def _retries(client: _Partner, partner: DemoPartner) -> None:
-    await client.log_in(partner)
+async def _retries(teller: _Teller, network: _LosesAnswers) -> None:
     reference_id = f"demo-{uuid.uuid4().hex[:12]}"
-    first = await client.place_expecting("SUCCESS", "chai-verandah", {500: 1}, reference_id=reference_id)
-    again = await client.place_expecting("SUCCESS", "chai-verandah", {500: 1}, reference_id=reference_id)
-    if again["id"] != first["id"] or not again["replayed"]:
+    first = await teller.place("SUCCESS", "chai-verandah", {500: 1}, reference_id=reference_id)
+    again = await teller.place("SUCCESS", "chai-verandah", {500: 1}, reference_id=reference_id)
+    if again.id != first.id or not again.replayed:
         raise TaleFailed("the same referenceId made two orders")
-    client.say("POST /orders, twice", f"one referenceId, one order: {again['id']}")
+    teller.say("orders.place, twice", f"one referenceId, one order: {again.id}")
 
-    reference_id = f"demo-{uuid.uuid4().hex[:12]}"
-    impatient = httpx.Timeout(_PAUSE_SECONDS, read=_IMPATIENT_SECONDS)
-    try:
-        await client.place("chai-verandah", {250: 1}, reference_id=reference_id, timeout=impatient)
-    except httpx.ReadTimeout:
-        client.say("POST /orders", "no answer in time: was it ordered or not?")
-    order = await _recover(client, reference_id)
-    client.say("GET /orders/by-reference/:ref", f"{order['status']}, {len(order['vouchers'])} voucher, one debit")
+    network.loses_next = True
+    order = await teller.place("SUCCESS", "chai-verandah", {250: 1})
+    if network.loses_next:
+        raise TaleFailed("no answer was lost")
+    teller.say("orders.place", "the answer was lost on the way: was it ordered or not?")
+    teller.say("", f"looked up by its reference: {order.status}, {len(order.vouchers)} voucher, one debit")
 
-    lines = (await client.get("/wallet/transactions?limit=6"))["data"]
-    client.say("GET /wallet/transactions", "the newest lines of the statement")
-    for line in lines:
-        amounts = f"{line['amount']:>10}   balance {line['balance']:>10}"
-        client.say("", f"{line['kind']:<10} {amounts}   {line['referenceId'] or line['note']}")
-
-
-async def _recover(client: _Partner, reference_id: str) -> Any:
-    """What the specification asks after a time-out: look up, and on 404 send the same reference again."""
-    try:
-        return await client.get(f"/orders/by-reference/{reference_id}")
-    except TaleFailed:
-        client.say("GET /orders/by-reference/:ref", "404: not ordered, so it is safe to send it again")
-        await client.place_expecting("SUCCESS", "chai-verandah", {250: 1}, reference_id=reference_id)
-        return await client.get(f"/orders/by-reference/{reference_id}")
-
-
-def _tell_failure(client: _Partner, product_id: str, order: dict[str, Any]) -> None:
-    client.say("POST /orders", f"{product_id}: FAILED, {order['failureReason']} ({order['failureCode']})")
-
-
-def _show(client: _Partner, voucher: dict[str, Any]) -> None:
-    fields = [f"{name} {voucher[name]}" for name in ("cardNumber", "cardPin") if voucher[name] is not None]
-    client.say(
-        "", f"[green]{voucher['amount']}[/]  {voucher['cardType']}: {', '.join(fields)}, till {voucher['validTill']}"
-    )
+    teller.say("wallet.transactions", "the newest lines of the statement")
+    for line in (await teller.client.wallet.transactions(limit=6)).data:
+        amounts = f"{line.amount:>10}   balance {line.balance:>10}"
+        teller.say("", f"{line.kind:<10} {amounts}   {line.reference_id or line.note}")
 
 
 def introduce(base_url: str, partners: Sequence[DemoPartner], *, console: Console) -> None:

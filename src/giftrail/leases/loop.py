@@ -97,12 +97,13 @@ class Loop:
         try:
             await self._work(claim)
         except model.LeaseLost:
-            _log.warning("a lease was lost", table=self._table.name, key=claim.key)
+            # Its lease ran out, or the order was ended by somebody else: what was found out here is dropped.
+            _log.info("a lease was lost", table=self._table.name, row=claim.key)
         except pool.UNAVAILABLE as error:
-            _log.warning("work was cut off", table=self._table.name, key=claim.key, error=repr(error))
+            _log.warning("work was cut off", table=self._table.name, row=claim.key, error=repr(error))
             await self._give_back(claim, seconds=AFTER_OUTAGE_SECONDS, attempts=claim.attempts - 1)
         except Exception:
-            _log.exception("work failed", table=self._table.name, key=claim.key)
+            _log.exception("work failed", table=self._table.name, row=claim.key)
             await self._give_back(claim, seconds=AFTER_FAILURE_SECONDS, attempts=claim.attempts)
 
     async def _give_back(self, claim: model.Claim, *, seconds: float, attempts: int) -> None:

@@ -96,6 +96,16 @@ async def end_fulfilments(
     )  # fmt: skip
 
 
+async def hasten_fulfilments(conn: pool.Connection, *, orders: Sequence[tuple[str, str]], now: datetime) -> None:
+    """The work of (partner, order) is due now, unless somebody is at it."""
+    await conn.execute(
+        "UPDATE fulfilment f SET next_at = least(next_at, $3) FROM unnest($1::text[], $2::text[])"
+        " AS w (partner_id, order_id) WHERE f.partner_id = w.partner_id AND f.order_id = w.order_id"
+        " AND f.state = 'DUE' AND f.lease_until IS NULL",
+        [partner_id for partner_id, _ in orders], [order_id for _, order_id in orders], now,
+    )  # fmt: skip
+
+
 async def lock_orders(
     conn: pool.Connection, *, partner_id: str, order_ids: Sequence[str]
 ) -> dict[str, tuple[model.Order, dict[int, int]]]:

@@ -1,6 +1,6 @@
 """The door's ASGI application: the route table in the order of the specification, and what looks inside."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import resources
 
 import msgspec
@@ -30,8 +30,8 @@ _PAGE_POLICY = (
 )
 
 
-def create_app(around: Surroundings) -> ASGIApp:
-    """The application over its surroundings, which the caller opens and closes."""
+def create_app(around: Surroundings, *, beside: Sequence[BaseRoute] = ()) -> ASGIApp:
+    """The application over its surroundings, which the caller opens and closes; `beside` are routes of other doors."""
     by_path: dict[str, dict[str, Endpoint]] = {}
     for endpoint in ENDPOINTS:
         by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
@@ -46,6 +46,7 @@ def create_app(around: Surroundings) -> ASGIApp:
         Route("/livez", _fixed(b'{"status":"ok"}', "application/json")),
         Route("/readyz", _readiness(around)),
         Route("/metrics", _metrics(around)),
+        *beside,
     ]
     return Router(routes, redirect_slashes=False, default=guard.answer_unknown_path)
 

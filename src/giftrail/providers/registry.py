@@ -8,12 +8,15 @@ from collections.abc import Callable, Mapping
 from importlib import metadata
 from typing import Any
 
-from giftrail.providers import protocol, sandbox
+from giftrail.providers import protocol, sandbox, upstream
 
 ENTRY_POINTS = "giftrail.providers"
 KIND = "kind"
 
 Make = Callable[[str, Mapping[str, Any]], protocol.Provider]
+
+
+BUILT_IN: Mapping[str, Make] = {"sandbox": sandbox.make, "upstream": upstream.Upstream}
 
 
 class ProviderInvalid(ValueError):
@@ -42,8 +45,10 @@ def known_names(configured: Mapping[str, Any], *, with_sandbox: bool) -> frozens
 
 
 def _kind(kind: str) -> Make:
+    if kind in BUILT_IN:
+        return BUILT_IN[kind]
     found = {point.name: point for point in metadata.entry_points(group=ENTRY_POINTS)}
     if kind not in found:
-        raise ProviderInvalid(f"its kind {kind!r} is not one of {', '.join(sorted(found))}")
+        raise ProviderInvalid(f"its kind {kind!r} is not one of {', '.join(sorted({*found, *BUILT_IN}))}")
     make: Make = found[kind].load()
     return make

@@ -34,6 +34,7 @@ CREATE TABLE provider_call (
     next_at timestamptz NOT NULL, -- not asked again before
     PRIMARY KEY (partner_id, order_id, line, part, provider)
 ) WITH (fillfactor = 80);
+CREATE INDEX provider_call_asked ON provider_call (provider, key) WHERE state = 'ASKED';
 CREATE INDEX provider_call_unknown ON provider_call (provider, partner_id, order_id) WHERE state = 'UNKNOWN';
 
 -- What providers delivered: sealed until it is sold as a voucher or set aside for the operator.
@@ -92,7 +93,8 @@ CREATE TABLE provider_breaker (
     provider text COLLATE "C" NOT NULL,
     brand_id text COLLATE "C" NOT NULL,
     opened_at timestamptz NOT NULL,
-    open_until timestamptz NOT NULL, -- infinity: paused by the operator
+    open_until timestamptz NOT NULL,
+    paused boolean NOT NULL DEFAULT false, -- by the operator, until he resumes it
     openings integer NOT NULL, -- in a row, each twice as long as the one before
     probe_until timestamptz, -- somebody asks once to see whether it is well again
     PRIMARY KEY (provider, brand_id)

@@ -1,0 +1,1 @@
+"""The door for providers: what they tell us by webhook."""
