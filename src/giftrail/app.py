@@ -15,6 +15,7 @@ from giftrail.partner_api import endpoints, metrics, rates
 from giftrail.partners import directory, login
 from giftrail.providers import protocol, registry
 from giftrail.settings import Environment, Settings, read_keys
+from giftrail.webhooks import directory as webhooks
 
 GRACEFUL_SHUTDOWN_SECONDS = 30
 # A lease must outlive a call and its repetition by this much.
@@ -73,17 +74,19 @@ def _assemble(settings: Settings, database: pool.Database) -> endpoints.Surround
         stale_after_seconds=settings.stale_after_seconds,
         clock=time.monotonic,
     )
+    sealing = keys.code_keys(settings)
     partners = directory.Directory(database)
     catalog = snapshot.Snapshot(database)
     watcher.subscribe("partners", partners.refresh)
     watcher.subscribe("catalog", catalog.refresh)
     breakers = health.Health(database)
     watcher.subscribe("breakers", breakers.refresh)
+    called = webhooks.Directory(database, sealing.ring)
+    watcher.subscribe("webhooks", called.refresh)
     ringing = bell.Bell(database_url(settings))
     if settings.token_keys is None:
         raise AssertionError("keys are set before they are used")
     figures = metrics.Metrics()
-    sealing = keys.code_keys(settings)
     return endpoints.Surroundings(
         settings=settings,
         database=database,
@@ -112,6 +115,7 @@ def _assemble(settings: Settings, database: pool.Database) -> endpoints.Surround
         providers=make_providers(settings),
         health=breakers,
         bell=ringing,
+        webhooks=called,
         waiters=waiting.Waiters(database, ringing.heard("orders")),
         buckets=rates.Buckets(time.monotonic),
         login_buckets=rates.Buckets(time.monotonic),

@@ -12,14 +12,15 @@ import uvloop
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from giftrail import app, keys
+from giftrail.attempts import courier
 from giftrail.db import migrate, pool
-from giftrail.kit import log
+from giftrail.kit import log, outbound
 from giftrail.leases import model as leases
 from giftrail.partner_api import app as partner_api
 from giftrail.partner_api import connection, endpoints
 from giftrail.provider_api import hooks
 from giftrail.settings import Settings
-from giftrail.workers import staff
+from giftrail.workers import housekeeping, staff
 
 
 class Application:
@@ -98,21 +99,30 @@ async def serve_here(
 async def work(settings: Settings) -> None:
     """What runs unasked, for as long as the process lives."""
     async with app.surroundings(settings) as around, _working(around) as working:
+        if settings.worker_metrics_port:
+            around.metrics.serve(settings.worker_metrics_port)
         await working
 
 
 @contextlib.asynccontextmanager
 async def _working(around: endpoints.Surroundings) -> AsyncIterator[asyncio.Task[None]]:
     """The workers, running beside; at the end they stop cleanly."""
-    working = asyncio.create_task(staff.run(_staffing(around)))
+    settings = around.settings
+    caller = outbound.Caller(
+        allowlist=settings.webhook_networks,
+        connections=settings.webhook_in_flight,
+        per_host=settings.webhook_per_endpoint,
+    )
+    working = asyncio.create_task(staff.run(_staffing(around, caller)))
     try:
         yield working
     finally:
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
+        await caller.close()
 
 
-def _staffing(around: endpoints.Surroundings) -> staff.Staffing:
+def _staffing(around: endpoints.Surroundings, caller: outbound.Caller) -> staff.Staffing:
     settings = around.settings
     return staff.Staffing(
         database=around.database,
@@ -122,6 +132,18 @@ def _staffing(around: endpoints.Surroundings) -> staff.Staffing:
         providers=around.providers,
         health=around.health,
         bell=around.bell,
+        webhooks=around.webhooks,
+        caller=caller,
+        observer=around.metrics,
+        webhook_limits=courier.Limits(
+            in_flight=settings.webhook_in_flight,
+            per_endpoint=settings.webhook_per_endpoint,
+            lease_seconds=settings.webhook_lease_seconds,
+            poll_seconds=settings.work_poll_seconds,
+            stop_seconds=settings.work_stop_seconds,
+        ),
+        retention=housekeeping.Retention(event_days=settings.event_days, attempt_days=settings.attempt_days),
+        clock=around.clock,
         limits=leases.Limits(
             claim_rows=min(50, settings.work_in_flight),
             in_flight=settings.work_in_flight,

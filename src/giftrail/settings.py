@@ -85,6 +85,16 @@ class Settings(BaseSettings):
     work_renew_seconds: float = Field(15.0, gt=0, description="how often a worker renews its leases")
     work_stop_seconds: float = Field(10.0, ge=0, description="how long a stopping worker lets its work end")
 
+    webhook_networks: Annotated[tuple[Network, ...], NoDecode] = Field(
+        (), description="private networks that webhooks may call, over plain http too; none but for development"
+    )
+    webhook_in_flight: int = Field(500, ge=1, description="webhooks a worker sends at once")
+    webhook_per_endpoint: int = Field(20, ge=1, description="webhooks sent to one endpoint at once")
+    webhook_lease_seconds: float = Field(60.0, ge=45, description="until a webhook of a worker that died is sent again")
+    event_days: int = Field(90, ge=1, description="how long events and their deliveries are kept")
+    attempt_days: int = Field(30, ge=1, description="how long attempts are kept")
+    worker_metrics_port: int = Field(0, ge=0, le=65535, description="/metrics of `giftrail work`; 0 is off")
+
     poll_seconds: float = Field(0.25, gt=0, le=1, description="how often a process looks for changed rules")
     stale_after_seconds: float = Field(5.0, gt=0, description="a process that could not look answers 503")
     body_timeout_seconds: float = Field(10.0, gt=0)
@@ -96,7 +106,7 @@ class Settings(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     access_log: Literal["all", "errors", "off"] = "all"
 
-    @field_validator("trusted_proxies", "metrics_networks", "egress_addresses", mode="before")
+    @field_validator("trusted_proxies", "metrics_networks", "egress_addresses", "webhook_networks", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value

@@ -8,6 +8,8 @@ from giftrail.wallet import audit as books
 
 # Twice the length of a lease.
 STALE_LEASE = timedelta(seconds=180)
+# Events are kept a little longer than this.
+RETENTION = timedelta(days=89)
 # Clients give an order up after 15 minutes; the service must have ended it by then.
 OVERDUE = timedelta(minutes=15)
 
@@ -60,7 +62,17 @@ async def _list_work_findings(conn: pool.Connection, *, now: datetime) -> list[s
     findings += [
         f"order {row['partner_id']}/{row['order_id']}: {row['status']} after PROCESSING, with {row['events']} events"
         " that tell so"
-        for row in await store.list_untold_endings(conn)
+        for row in await store.list_untold_endings(conn, since=now - RETENTION)
+    ]
+    findings += [
+        f"event {row['partner_id']}/{row['event_id']}: {row['endpoints']} endpoints wanted it,"
+        f" but it is on its way to {row['deliveries']}"
+        for row in await store.list_undelivered_events(conn, since=now - RETENTION)
+    ]
+    findings += [
+        f"events of {row['partner_id']}: numbered {row['first']} to {row['last']}, {row['count']} in all,"
+        f" the counter is at {row['last_sequence']}"
+        for row in await store.list_sequence_gaps(conn)
     ]
     findings += [
         f"delivered code {row['provider']}/{row['provider_voucher_id']}: {row['state']}, but its order is"

@@ -95,17 +95,40 @@ async def list_overdue_orders(conn: pool.Connection, *, placed_before: datetime)
     )
 
 
-async def list_untold_endings(conn: pool.Connection) -> list[pool.Record]:
+async def list_untold_endings(conn: pool.Connection, *, since: datetime) -> list[pool.Record]:
     """Orders stored PROCESSING that ended, whose ORDER_TERMINAL_STATE events are not exactly one that says so.
 
     partner_id, order_id, status and how many events there are.
     """
     return await conn.fetch(
         "SELECT o.partner_id, o.order_id, o.status, count(e.event_id) AS events FROM orders o LEFT JOIN event e"
-        " ON e.partner_id = o.partner_id AND e.kind = 'ORDER_TERMINAL_STATE' AND e.body->>'orderId' = o.order_id"
-        " WHERE o.stored_processing GROUP BY o.partner_id, o.order_id, o.status"
+        " ON e.partner_id = o.partner_id AND e.order_id = o.order_id AND e.kind = 'ORDER_TERMINAL_STATE'"
+        " WHERE o.stored_processing AND o.updated_at >= $1 GROUP BY o.partner_id, o.order_id, o.status"
         " HAVING count(e.event_id) <> CASE WHEN o.status IN ('SUCCESS', 'FAILED', 'REVERSED') THEN 1 ELSE 0 END"
-        " OR count(e.event_id) FILTER (WHERE e.body->>'status' <> o.status AND o.status <> 'REVERSED') > 0"
+        " OR count(e.event_id) FILTER (WHERE convert_from(e.rendered, 'UTF8')::jsonb->>'status' <> o.status"
+        "   AND o.status <> 'REVERSED') > 0",
+        since,
+    )
+
+
+async def list_undelivered_events(conn: pool.Connection, *, since: datetime) -> list[pool.Record]:
+    """Fanned-out events that are not on their way to as many endpoints as wanted them: partner_id, event_id, both."""
+    return await conn.fetch(
+        "SELECT e.partner_id, e.event_id, e.endpoints, count(d.endpoint_id) AS deliveries FROM event e"
+        " LEFT JOIN webhook_delivery d USING (partner_id, event_id)"
+        " WHERE e.sequence IS NOT NULL AND e.occurred_at >= $1 AND e.kind <> 'TEST'"
+        " GROUP BY e.partner_id, e.event_id, e.endpoints HAVING count(d.endpoint_id) < e.endpoints",
+        since,
+    )
+
+
+async def list_sequence_gaps(conn: pool.Connection) -> list[pool.Record]:
+    """Partners whose events are not numbered without gaps: partner_id, first, last, count, last_sequence."""
+    return await conn.fetch(
+        "SELECT partner_id, min(e.sequence) AS first, max(e.sequence) AS last, count(*) AS count, c.last_sequence"
+        " FROM event e LEFT JOIN event_counter c USING (partner_id) WHERE e.sequence IS NOT NULL"
+        " GROUP BY partner_id, c.last_sequence"
+        " HAVING max(e.sequence) - min(e.sequence) + 1 <> count(*) OR max(e.sequence) IS DISTINCT FROM c.last_sequence"
     )
 
 

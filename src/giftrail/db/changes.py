@@ -12,7 +12,7 @@ import structlog
 
 from giftrail.db import pool
 
-Topic = Literal["breakers", "catalog", "partners"]
+Topic = Literal["breakers", "catalog", "partners", "webhooks"]
 Refresh = Callable[[int], Awaitable[None]]
 
 _log = structlog.get_logger()

@@ -15,6 +15,7 @@ class Kind(StrEnum):
     ORDER_TERMINAL_STATE = "ORDER_TERMINAL_STATE"
     BRAND_DISCOUNT_UPDATED = "BRAND_DISCOUNT_UPDATED"
     ORDER_STATUS_CHANGED = "ORDER_STATUS_CHANGED"
+    TEST = "TEST"  # sent to one endpoint when its owner asks for it
 
 
 @dataclass(frozen=True, slots=True)

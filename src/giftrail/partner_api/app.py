@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp
 
 from giftrail.db import migrate, pool
-from giftrail.partner_api import address, brands, guard, login, metrics, openapi, orders, problems, wallet
+from giftrail.partner_api import address, brands, guard, login, metrics, openapi, orders, problems, wallet, webhooks
 from giftrail.partner_api.endpoints import Endpoint, Surroundings
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -18,6 +18,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     *brands.ENDPOINTS,
     *orders.ENDPOINTS,
     *wallet.ENDPOINTS,
+    *webhooks.ENDPOINTS,
 )
 
 _ASSETS = {

@@ -17,6 +17,7 @@ from giftrail.partners import directory, login
 from giftrail.partners import model as partners
 from giftrail.providers import protocol
 from giftrail.settings import Settings
+from giftrail.webhooks import directory as webhooks
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Surroundings:
     providers: Mapping[str, protocol.Provider]
     health: health.Health
     bell: bell.Bell
+    webhooks: webhooks.Directory
     waiters: waiting.Waiters
     buckets: rates.Buckets
     login_buckets: rates.Buckets

@@ -24,6 +24,8 @@ MAX_BODY_BYTES = 256 * 1024
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/=-]+) *", re.IGNORECASE)
 
+METHODS_WITH_BODY = frozenset({"POST", "PATCH"})
+
 _log = structlog.get_logger()
 
 
@@ -121,7 +123,7 @@ class _Request:
         if b"%00" in self._scope["raw_path"]:
             raise problems.not_found()  # no id holds a NUL, and PostgreSQL takes none
         body: dict[str, Any] = {}
-        if endpoint.method == "POST":
+        if endpoint.method in METHODS_WITH_BODY:
             body = await self._read_body(endpoint)
             # A body may take its time: what was revoked meanwhile is refused.
             await self._admit(endpoint, address)

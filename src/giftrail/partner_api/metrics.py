@@ -10,6 +10,7 @@ from prometheus_client import (
     Gauge,
     Histogram,
     generate_latest,
+    start_http_server,
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -55,6 +56,31 @@ class Metrics:
             multiprocess_mode="livesum",
         )
 
+        self._attempts = Counter(
+            "giftrail_webhook_attempts", "Webhooks attempted", ["outcome"], registry=self._registry
+        )
+        self._attempt_seconds = Histogram(
+            "giftrail_webhook_attempt_seconds", "Time of an attempt", registry=self._registry, buckets=_SECONDS
+        )
+        self._first_attempt = Histogram(
+            "giftrail_webhook_first_attempt_seconds",
+            "From an event to its first attempt",
+            registry=self._registry,
+            buckets=(*_SECONDS, 30, 60, 300),
+        )
+        self._oldest_due = Gauge(
+            "giftrail_webhook_oldest_due_seconds",
+            "Age of the oldest due delivery, throttled ones included",
+            registry=self._registry,
+            multiprocess_mode="livemax",
+        )
+        self._open_breakers = Gauge(
+            "giftrail_webhook_open_breakers",
+            "Endpoints that are left alone",
+            registry=self._registry,
+            multiprocess_mode="livemax",
+        )
+
     def count_request(self, *, route: str, method: str, status: int, started: float) -> None:
         """A request was answered; `started` is of `time.perf_counter`."""
         self._requests.labels(route, method, str(status)).inc()
@@ -70,6 +96,24 @@ class Metrics:
     def count_batch(self, size: int) -> None:
         """A transaction with so many orders begins."""
         self._batch.observe(size)
+
+    def count_attempt(self, *, outcome: str, seconds: float) -> None:
+        """A webhook was attempted, with that outcome."""
+        self._attempts.labels(outcome).inc()
+        self._attempt_seconds.observe(seconds)
+
+    def observe_first_attempt(self, seconds: float) -> None:
+        """An event was tried for the first time so long after it happened."""
+        self._first_attempt.observe(max(0.0, seconds))
+
+    def set_webhooks(self, oldest_due_seconds: float, open_breakers: int) -> None:
+        """How late webhooks are, and how many endpoints are left alone."""
+        self._oldest_due.set(oldest_due_seconds)
+        self._open_breakers.set(open_breakers)
+
+    def serve(self, port: int) -> None:
+        """Tell the figures on a port of this machine, for a process that has no API."""
+        start_http_server(port, registry=self._registry)
 
     def render(self, database: pool.Database) -> bytes:
         """All figures in Prometheus' text format."""

@@ -89,13 +89,13 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "responses": {"200": _json_of(endpoint.response, endpoint.response.__doc__ or "")},
     }
     if endpoint.request is not None:
-        operation["requestBody"] = {"required": True, **_json_of(endpoint.request, "")}
+        operation["requestBody"] = {"required": endpoint.body_required, **_json_of(endpoint.request, "")}
         del operation["requestBody"]["description"]
     if any(parameter.name == "If-None-Match" for parameter in endpoint.parameters):
         operation["responses"]["304"] = {"description": "Nothing changed"}
     codes = {*endpoint.errors, *_ERRORS_OF_EVERY_CALL}
     codes |= set(_ERRORS_OF_AUTHENTICATED) if endpoint.authenticated else set()
-    codes |= set(_ERRORS_OF_POST) if endpoint.method == "POST" else set()
+    codes |= set(_ERRORS_OF_POST) if endpoint.method in {"POST", "PATCH"} else set()
     for status in sorted({code.status for code in codes}):
         names = sorted(f"{code.id} {code.name}" for code in codes if code.status == status)
         operation["responses"][str(status)] = _json_of(problems.Error, ", ".join(names))

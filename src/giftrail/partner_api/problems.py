@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 
+from giftrail.attempts import again
 from giftrail.db import pool
 from giftrail.kit import seal
 from giftrail.orders import model as orders
 from giftrail.spending import model as spending
+from giftrail.webhooks import model as webhooks
 
 # When the service is away, clients are asked to come back after this long.
 RETRY_AFTER_SECONDS = 1
@@ -116,10 +118,12 @@ def from_exception(error: Exception) -> Problem | None:
     match error:
         case Problem():
             return error
-        case orders.OrderUnknown():
+        case orders.OrderUnknown() | webhooks.EndpointUnknown() | again.EventUnknown():
             return not_found()
         case orders.ReferenceConflict():
             return Problem(Code.REFERENCE_ID_CONFLICT, str(error), order_id=error.order_id)
+        case webhooks.EndpointInvalid():
+            return invalid_member(error.member, error.message)
         case orders.WrongState():
             return Problem(Code.INVALID_ORDER_STATE, str(error))
         case spending.SpendingLimitExceeded():

@@ -4,7 +4,7 @@ import base64
 import binascii
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from urllib.parse import parse_qsl
 
 from giftrail.partner_api import problems, requests
@@ -73,16 +73,9 @@ class Query:
         value = self.text(name)
         if value is None:
             return None
-        try:
-            # A plus that was not percent-encoded arrives as a space.
-            moment = datetime.fromisoformat(value.replace(" ", "+"))
-            offset = moment.tzinfo is not None and "T" in value.upper()
-            moment = moment.astimezone(UTC)
-        except (ValueError, OverflowError):
-            offset = False
-        if not offset:
+        moment = requests.read_moment(value.replace(" ", "+"))  # a plus that was not percent-encoded is a space
+        if moment is None:
             self.complain(name, f"{requests.show(value)} is not a time such as 2026-01-31T09:30:00Z")
-            return None
         return moment
 
     def cursor(self, shape: str) -> str | None:

@@ -4,6 +4,7 @@ import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -15,9 +16,9 @@ from giftrail.partner_api import problems
 # A value is shown in an error up to this many characters.
 MAX_SHOWN_CHARACTERS = 60
 # Members whose values are never shown.
-_SECRET_MEMBERS = frozenset({"clientSecret"})
+_SECRET_MEMBERS = frozenset({"clientSecret", "secret"})
 
-_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+Struct = TypeVar("Struct", bound=msgspec.Struct)
 
 
 def read_json(body: bytes) -> dict[str, Any]:
@@ -65,13 +66,13 @@ def _refuse_constant(constant: str) -> None:
     raise problems.invalid_member("body", f"{constant} is not JSON")
 
 
-def read_struct(members: Mapping[str, Any], type_: type[_Struct]) -> tuple[_Struct | None, list[problems.SubError]]:
+def read_struct(members: Mapping[str, Any], type_: type[Struct]) -> tuple[Struct | None, list[problems.SubError]]:
     """The struct, or None and all violations. Members that the struct does not know are ignored."""
     struct, violations = read_partly(members, type_)
     return (None if violations else struct), violations
 
 
-def read_partly(members: Mapping[str, Any], type_: type[_Struct]) -> tuple[_Struct, list[problems.SubError]]:
+def read_partly(members: Mapping[str, Any], type_: type[Struct]) -> tuple[Struct, list[problems.SubError]]:
     """The struct with `msgspec.UNSET` in each field that is wrong, and all violations.
 
     So the values that are sound can be looked at further, and everything wrong be told at once.
@@ -92,8 +93,8 @@ def fields(type_: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]
 
 
 def _read_members(
-    members: Mapping[str, Any], type_: type[_Struct], path: str, violations: list[problems.SubError]
-) -> _Struct:
+    members: Mapping[str, Any], type_: type[Struct], path: str, violations: list[problems.SubError]
+) -> Struct:
     values: dict[str, Any] = {}
     for field in fields(type_):
         name = f"{path}{field.encode_name}"
@@ -118,10 +119,15 @@ def _read_value(value: Any, type_: Any, name: str, violations: list[problems.Sub
         if not complaint:
             item_type = get_args(plain)[0]
             return [_read_value(item, item_type, f"{name}[{place}]", violations) for place, item in enumerate(value)]
-    elif not isinstance(value, str if plain is str else Decimal):
+    elif not isinstance(value, Decimal if plain is Decimal else str):
         complaint = f"{_named(value, name)}, not a {_KINDS[plain]}"
     elif isinstance(value, str) and (text_complaint := complain_of_text(value, constraints)):
         complaint = text_complaint if name in _SECRET_MEMBERS else f"{show(value)} {text_complaint}"
+    elif plain is datetime:
+        moment = read_moment(str(value))
+        if moment is not None:
+            return moment
+        complaint = f"{show(value)} is not a time such as 2026-01-31T09:30:00Z"
     else:
         return value
     violations.append(problems.SubError(name, complaint))
@@ -145,12 +151,21 @@ def complain_of_text(text: str, constraints: Sequence[msgspec.Meta]) -> str | No
         return "holds a character that is no text (NUL or half of a surrogate pair)"
     for meta in constraints:
         if meta.min_length is not None and len(text) < meta.min_length:
-            return "is empty"
+            return f"has {len(text)} characters, fewer than {meta.min_length}" if text else "is empty"
         if meta.max_length is not None and len(text) > meta.max_length:
             return f"has {len(text)} characters, more than {meta.max_length}"
         if meta.pattern is not None and not re.fullmatch(meta.pattern, text):
             return f"is not {meta.description}"
     return None
+
+
+def read_moment(text: str) -> datetime | None:
+    """A date and time of RFC 3339 with its offset, in UTC; None when it is something else."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.astimezone(UTC) if moment.tzinfo is not None and "T" in text.upper() else None
+    except (ValueError, OverflowError):
+        return None
 
 
 @functools.cache
@@ -169,7 +184,7 @@ def _unwrap(type_: Any) -> tuple[Any, list[msgspec.Meta], bool]:
             return type_, constraints, nullable
 
 
-_KINDS = {str: "string", Decimal: "number"}
+_KINDS = {str: "string", Decimal: "number", datetime: "string"}
 
 
 def _named(value: Any, name: str) -> str:

@@ -1,14 +1,25 @@
-"""The periodic audit and the stock alarm: findings go to the log as errors, low stock as a warning."""
+"""The periodic audit, the stock alarm, late webhooks, and what is forgotten when it is old; alarms go to the log."""
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import structlog
 
+from giftrail.attempts import courier
+from giftrail.attempts import store as attempts
 from giftrail.audit import findings as auditor
+from giftrail.breakers import store as breakers
 from giftrail.db import pool
 from giftrail.providers import store as stock
+from giftrail.spending import store as spending
+
+WATCH_EVERY_SECONDS = 10.0
+LATE_SECONDS = 60.0
+FORGET_EVERY_SECONDS = 3600.0
+FORGET_ROWS = 1000
+FORGET_WINDOWS_DAYS = 62
 
 _log = structlog.get_logger()
 
@@ -44,3 +55,53 @@ async def look(conn: pool.Connection, *, low_stock_codes: int, now: datetime) ->
                 unsold=level["unsold"],
             )
     return findings
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long events with their deliveries, and attempts, are kept."""
+
+    event_days: int
+    attempt_days: int
+
+
+async def forget(database: pool.Database, *, retention: Retention, now: Callable[[], datetime]) -> None:
+    """Forget what is old, in batches, every FORGET_EVERY_SECONDS, for as long as the process lives."""
+    while True:
+        try:
+            at = now()
+            before = at - timedelta(days=retention.event_days)
+            while await attempts.delete_events(database.read, before=before, limit=FORGET_ROWS) == FORGET_ROWS:
+                pass  # a batch at a time
+            before = at - timedelta(days=retention.attempt_days)
+            while await attempts.delete_attempts(database.read, before=before, limit=FORGET_ROWS) == FORGET_ROWS:
+                pass  # a batch at a time
+            await breakers.delete_minutes(database.read, before=at - timedelta(days=1))
+            await spending.delete_windows(database.read, before=at - timedelta(days=FORGET_WINDOWS_DAYS))
+        except pool.UNAVAILABLE as error:
+            _log.warning("old rows could not be removed", error=repr(error))
+        except Exception:
+            _log.exception("old rows could not be removed")
+        await asyncio.sleep(FORGET_EVERY_SECONDS)
+
+
+async def watch_webhooks(
+    database: pool.Database,
+    sending: courier.Courier,
+    *,
+    tell: Callable[[float, int], None],
+    now: Callable[[], datetime],
+) -> None:
+    """Look at how late webhooks are; an error in the log when the oldest is over LATE_SECONDS, throttled or not."""
+    while True:
+        await asyncio.sleep(WATCH_EVERY_SECONDS)
+        try:
+            at = now()
+            oldest = await attempts.find_oldest_due(database.read, now=at)
+        except pool.UNAVAILABLE as error:
+            _log.warning("webhooks cannot be looked at", error=repr(error))
+            continue
+        late = (at - oldest).total_seconds() if oldest is not None else 0.0
+        tell(late, sending.open_breakers)
+        if late > LATE_SECONDS:
+            _log.error("webhooks are late", oldest_due_seconds=round(late), open_breakers=sending.open_breakers)

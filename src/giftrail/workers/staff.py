@@ -1,17 +1,25 @@
-"""All the workers of a process: fulfilment, reversals, housekeeping."""
+"""All the workers of a process: fulfilment, reversals, webhooks, housekeeping."""
 
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+import structlog
+
+from giftrail.attempts import courier, dispatch
 from giftrail.breakers import health
 from giftrail.db import bell, pool
+from giftrail.kit import outbound
 from giftrail.leases import loop
 from giftrail.leases import model as leases
 from giftrail.orders import asking, batch, decide, endings, fulfil, model, undo
 from giftrail.providers import protocol
+from giftrail.webhooks import directory, manage
+from giftrail.webhooks import model as webhooks
 from giftrail.workers import housekeeping
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +33,17 @@ class Staffing:
     providers: Mapping[str, protocol.Provider]
     health: health.Health
     bell: bell.Bell
+    webhooks: directory.Directory
+    caller: outbound.Caller
+    observer: courier.Observer
     limits: leases.Limits
+    webhook_limits: courier.Limits
     deadline_seconds: float
     audit_every_seconds: float
     low_stock_codes: int
+    retention: housekeeping.Retention
     now: Callable[[], datetime]
+    clock: Callable[[], float]
 
 
 async def run(staffing: Staffing) -> None:
@@ -37,6 +51,16 @@ async def run(staffing: Staffing) -> None:
     async with asyncio.TaskGroup() as group:
         for loop_ in _loops(staffing):
             group.create_task(loop_.run())
+        sending = _courier(staffing)
+        group.create_task(sending.run())
+        group.create_task(_dispatch(staffing, sending))
+        group.create_task(_hear(staffing.bell.heard("deliveries"), sending))
+        group.create_task(
+            housekeeping.watch_webhooks(
+                staffing.database, sending, tell=staffing.observer.set_webhooks, now=staffing.now
+            )
+        )
+        group.create_task(housekeeping.forget(staffing.database, retention=staffing.retention, now=staffing.now))
         group.create_task(
             housekeeping.run(
                 staffing.database_url,
@@ -51,6 +75,7 @@ def _loops(staffing: Staffing) -> list[loop.Loop]:
     async def settle_order(settlement: endings.Settlement) -> model.Order | endings.OutOfStock | decide.Again:
         settled = await staffing.gatherer.settle(settlement)
         staffing.bell.ring("orders")
+        staffing.bell.ring("events")
         return settled
 
     fulfiller = fulfil.Fulfiller(
@@ -81,3 +106,36 @@ def _loops(staffing: Staffing) -> list[loop.Loop]:
             now=staffing.now,
         ),
     ]
+
+
+def _courier(staffing: Staffing) -> courier.Courier:
+    async def disable(endpoint: webhooks.Endpoint, why: str) -> None:
+        _log.error("a webhook endpoint was switched off", endpoint_id=endpoint.endpoint_id, why=why)
+        async with staffing.database.write.acquire(timeout=pool.ACQUIRE_TIMEOUT_SECONDS) as conn, conn.transaction():
+            await manage.disable_endpoint(conn, endpoint, why=why, ring=staffing.keys.ring, now=staffing.now())
+
+    return courier.Courier(
+        staffing.database,
+        endpoints=staffing.webhooks,
+        caller=staffing.caller,
+        disable=disable,
+        limits=staffing.webhook_limits,
+        observer=staffing.observer,
+        now=staffing.now,
+        clock=staffing.clock,
+    )
+
+
+async def _dispatch(staffing: Staffing, sending: courier.Courier) -> None:
+    def tell() -> None:
+        sending.wake()
+        staffing.bell.ring("deliveries")
+
+    await dispatch.run(staffing.database, woken=staffing.bell.heard("events"), tell=tell, now=staffing.now)
+
+
+async def _hear(rung: asyncio.Event, sending: courier.Courier) -> None:
+    while True:
+        await rung.wait()
+        rung.clear()
+        sending.wake()

@@ -1,0 +1,1 @@
+"""Events on their way to endpoints: fanned out, attempted, tried again."""

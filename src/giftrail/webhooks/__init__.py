@@ -1,0 +1,1 @@
+"""Where partners want to be called, and with what secret."""
