@@ -30,8 +30,11 @@ from giftrail_client.errors import (
 )
 from giftrail_client.models import (
     AmountRestrictions,
+    Attempt,
     Balance,
     Brand,
+    Delivery,
+    Endpoint,
     Order,
     Page,
     Transaction,
@@ -39,15 +42,20 @@ from giftrail_client.models import (
 )
 from giftrail_client.sync import Giftrail
 from giftrail_client.tokens import FileTokenStore, MemoryTokenStore, Token, TokenStore
+from giftrail_client.webhooks import Event, VerificationFailed, verify
 
 __all__ = [
     "AmountRestrictions",
     "AsyncGiftrail",
+    "Attempt",
     "AuthenticationFailed",
     "Balance",
     "Brand",
     "BrandNotFound",
     "CannotReach",
+    "Delivery",
+    "Endpoint",
+    "Event",
     "FileTokenStore",
     "Giftrail",
     "GiftrailError",
@@ -71,6 +79,8 @@ __all__ = [
     "Transaction",
     "Unavailable",
     "UnexpectedAnswer",
+    "VerificationFailed",
     "Voucher",
     "WrongOrderState",
+    "verify",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import httpx
 
 from giftrail_client import bodies, errors, flows, lists, models, transport
+from giftrail_client import webhooks as signed
 from giftrail_client.tokens import MemoryTokenStore, TokenStore
 
 T = TypeVar("T")
@@ -48,6 +49,8 @@ class AsyncGiftrail:
         self.orders = Orders(self)
         self.vouchers = Vouchers(self)
         self.wallet = Wallet(self)
+        self.webhooks = Webhooks(self)
+        self.events = Events(self)
 
     async def __aenter__(self) -> AsyncGiftrail:  # noqa: PYI034 — Self is not in Python 3.10
         return self
@@ -230,3 +233,94 @@ class Wallet:
         return await self._client.run(
             lists.transactions(limit=limit, cursor=cursor, created_from=created_from, created_to=created_to)
         )
+
+
+class Webhooks:
+    """Where the service calls you."""
+
+    def __init__(self, client: AsyncGiftrail) -> None:
+        self._client = client
+
+    async def create(
+        self,
+        url: str,
+        *,
+        events: Sequence[str] | None = None,
+        description: str | None = None,
+        secret: str | None = None,
+    ) -> models.Endpoint:
+        """Register an endpoint. Keep its `secret`: it is told this once."""
+        return await self._client.run(lists.create_webhook(url, events=events, description=description, secret=secret))
+
+    async def list(self) -> tuple[models.Endpoint, ...]:
+        """All endpoints."""
+        return await self._client.run(lists.webhooks())
+
+    async def get(self, endpoint_id: str) -> models.Endpoint:
+        """One endpoint. Raises NotFound."""
+        return await self._client.run(lists.webhook(endpoint_id))
+
+    async def change(
+        self,
+        endpoint_id: str,
+        *,
+        url: str | None = None,
+        events: Sequence[str] | None = None,
+        description: str | None = None,
+        status: str | None = None,
+    ) -> models.Endpoint:
+        """Change what is given; `status` is ENABLED or DISABLED."""
+        return await self._client.run(
+            lists.change_webhook(endpoint_id, url=url, events=events, description=description, status=status)
+        )
+
+    async def delete(self, endpoint_id: str) -> models.Endpoint:
+        """Remove an endpoint."""
+        return await self._client.run(lists.delete_webhook(endpoint_id))
+
+    async def test(self, endpoint_id: str) -> str:
+        """Have a test event sent; returns its id, to be looked for in `deliveries`."""
+        return await self._client.run(lists.test_webhook(endpoint_id))
+
+    async def rotate_secret(self, endpoint_id: str, *, secret: str | None = None) -> models.Endpoint:
+        """Stage a second secret; keep it beside the old one, verify with both, then promote."""
+        return await self._client.run(lists.rotate_webhook(endpoint_id, secret=secret))
+
+    async def promote_secret(self, endpoint_id: str) -> models.Endpoint:
+        """Put the staged secret in force."""
+        return await self._client.run(lists.promote_webhook(endpoint_id))
+
+    async def deliveries(
+        self, endpoint_id: str, *, status: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> models.Page[models.Delivery]:
+        """A page of what was sent there and how it went, newest event first."""
+        return await self._client.run(lists.deliveries(endpoint_id, status=status, limit=limit, cursor=cursor))
+
+    async def replay(self, endpoint_id: str, *, since: datetime, until: datetime | None = None) -> int:
+        """Have the events of a range sent again; returns how many."""
+        return await self._client.run(lists.replay_webhook(endpoint_id, since=since, until=until))
+
+
+class Events:
+    """What happened, in the order of its numbers: to catch up without a push."""
+
+    def __init__(self, client: AsyncGiftrail) -> None:
+        self._client = client
+
+    async def list(self, *, after: str | None = None, limit: int = 200) -> models.Page[signed.Event]:
+        """A page of events from behind the event `after`."""
+        return await self._client.run(lists.events(after=after, limit=limit))
+
+    async def iterate(self, *, after: str | None = None, limit: int = 200) -> AsyncIterator[signed.Event]:
+        """All events from behind the event `after`, up to now."""
+        while True:
+            page = await self.list(after=after, limit=limit)
+            for event in page.data:
+                yield event
+            after = page.next_cursor
+            if after is None:
+                return
+
+    async def redeliver(self, event_id: str) -> int:
+        """Have one event sent again; returns to how many endpoints."""
+        return await self._client.run(lists.redeliver(event_id))

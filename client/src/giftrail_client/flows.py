@@ -85,7 +85,7 @@ def log_in(config: Config) -> Flow[Token]:
     body = wire.encode({"clientId": config.client_id, "clientSecret": config.client_secret})
     send = Send("POST", f"{_API}/auth/login", headers=_headers(None), body=body)
     reply = yield from _retrying(lambda: _once(send))
-    members = _read(reply, models.members)
+    members = read(reply, models.members)
     try:
         return Token(
             str(members["token"]), obtained_at=config.clock(), lifetime_seconds=float(members["expiresInSecs"])
@@ -120,16 +120,16 @@ def call(
     return _checked((yield from once()))
 
 
-def get(path: str, read: Callable[[Any], T], *, query: Mapping[str, Any] | None = None) -> Flow[T]:
+def get(path: str, read_body: Callable[[Any], T], *, query: Mapping[str, Any] | None = None) -> Flow[T]:
     """GET, read by a function of `models`."""
     reply = yield from call("GET", path, query=query)
-    return _read(reply, read)
+    return read(reply, read_body)
 
 
-def post(path: str, read: Callable[[Any], T], *, body: Any = None, is_safe: bool = False) -> Flow[T]:
+def post(path: str, read_body: Callable[[Any], T], *, body: Any = None, is_safe: bool = False) -> Flow[T]:
     """POST, read by a function of `models`."""
     reply = yield from call("POST", path, body={} if body is None else body, is_safe=is_safe)
-    return _read(reply, read)
+    return read(reply, read_body)
 
 
 def place(body: Mapping[str, Any], *, wait_seconds: int | None = None) -> Flow[models.Order]:
@@ -143,9 +143,7 @@ def place(body: Mapping[str, Any], *, wait_seconds: int | None = None) -> Flow[m
     for tries in range(1, PLACEMENT_TRIES + 1):
         try:
             reply = yield from call("POST", "/orders", body=body, headers=headers)
-            return _tell_failure(
-                _read(reply, models.order, replayed=reply.headers.get("idempotent-replayed") == "true")
-            )
+            return _tell_failure(read(reply, models.order, replayed=reply.headers.get("idempotent-replayed") == "true"))
         except errors.RateLimited as error:  # refused before anything was done
             why = error
             yield Pause(_pause_seconds(tries, error.retry_after_seconds))
@@ -237,9 +235,10 @@ def _checked(reply: Reply) -> Reply:
     )
 
 
-def _read(reply: Reply, read: Callable[..., T], **more: Any) -> T:
+def read(reply: Reply, read_body: Callable[..., T], **more: Any) -> T:
+    """The body of a good answer, as a function of `models` reads it. Raises UnexpectedAnswer."""
     try:
-        return read(wire.decode(reply.body), **more)
+        return read_body(wire.decode(reply.body), **more)
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise errors.UnexpectedAnswer(
             f"the answer is not of this contract: {error!r}", request_id=reply.headers.get("x-request-id")

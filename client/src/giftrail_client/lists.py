@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from giftrail_client import bodies, errors, flows, models
+from giftrail_client import webhooks as signed
 
 T = TypeVar("T")
 
@@ -71,6 +72,74 @@ def reverse(order_id: str, *, reason: str | None) -> flows.Flow[models.Order]:
     return flows.post(f"/orders/{_segment(order_id)}/reverse", models.order, body=body, is_safe=True)
 
 
+def webhooks() -> flows.Flow[tuple[models.Endpoint, ...]]:
+    """All endpoints."""
+    return flows.get("/webhooks", lambda members: tuple(models.endpoint(one) for one in models.rows(members)))
+
+
+def webhook(endpoint_id: str) -> flows.Flow[models.Endpoint]:
+    """One endpoint."""
+    return flows.get(f"/webhooks/{_segment(endpoint_id)}", models.endpoint)
+
+
+def create_webhook(
+    url: str, *, events: Sequence[str] | None, description: str | None, secret: str | None
+) -> flows.Flow[models.Endpoint]:
+    """Not tried again by itself: a second try would register twice."""
+    return flows.post(
+        "/webhooks", models.endpoint, body=_given(url=url, events=events, description=description, secret=secret)
+    )
+
+
+def change_webhook(endpoint_id: str, **members: Any) -> flows.Flow[models.Endpoint]:
+    """What is given is changed; changing again changes nothing more."""
+    return _send("PATCH", f"/webhooks/{_segment(endpoint_id)}", body=_given(**members))
+
+
+def delete_webhook(endpoint_id: str) -> flows.Flow[models.Endpoint]:
+    """Removed once; not tried again by itself."""
+    return _send("DELETE", f"/webhooks/{_segment(endpoint_id)}", is_safe=False)
+
+
+def rotate_webhook(endpoint_id: str, *, secret: str | None) -> flows.Flow[models.Endpoint]:
+    """The first step; its answer tells the new secret."""
+    return flows.post(f"/webhooks/{_segment(endpoint_id)}/rotate-secret", models.endpoint, body=_given(secret=secret))
+
+
+def promote_webhook(endpoint_id: str) -> flows.Flow[models.Endpoint]:
+    """The second step."""
+    return flows.post(f"/webhooks/{_segment(endpoint_id)}/promote-secret", models.endpoint)
+
+
+def test_webhook(endpoint_id: str) -> flows.Flow[str]:
+    """The id of the test event."""
+    return flows.post(f"/webhooks/{_segment(endpoint_id)}/test", lambda members: str(members["eventId"]))
+
+
+def replay_webhook(endpoint_id: str, *, since: datetime, until: datetime | None) -> flows.Flow[int]:
+    """How many events are on their way again."""
+    body = _given(**{"from": since.isoformat(), "to": until.isoformat() if until else None})
+    return flows.post(f"/webhooks/{_segment(endpoint_id)}/replay", lambda members: int(members["events"]), body=body)
+
+
+def deliveries(
+    endpoint_id: str, *, status: str | None, limit: int, cursor: str | None
+) -> flows.Flow[models.Page[models.Delivery]]:
+    """A page of what was sent to an endpoint."""
+    query = {"status": status, "limit": limit, "cursor": cursor}
+    return flows.get(f"/webhooks/{_segment(endpoint_id)}/deliveries", _page(models.delivery), query=query)
+
+
+def events(*, after: str | None, limit: int) -> flows.Flow[models.Page[signed.Event]]:
+    """A page of the feed; its cursor is the event to go on after."""
+    return flows.get("/events", _page(signed.of_feed), query={"after": after, "limit": limit})
+
+
+def redeliver(event_id: str) -> flows.Flow[int]:
+    """To how many endpoints the event is on its way again."""
+    return flows.post(f"/events/{_segment(event_id)}/redeliver", lambda members: int(members["endpoints"]))
+
+
 def body_of_retry(order: models.Order, more: Mapping[str, Any]) -> flows.Flow[dict[str, Any]]:
     """The body of a FAILED order placed anew. Raises ValueError, NotFound."""
     if not order.failed or order.product_id is None:
@@ -106,3 +175,12 @@ def _page(read: Callable[[Mapping[str, Any]], T]) -> Callable[[Any], models.Page
 
 def _segment(text: str) -> str:
     return quote(text, safe="")
+
+
+def _send(method: str, path: str, *, body: Any = None, is_safe: bool = True) -> flows.Flow[models.Endpoint]:
+    reply = yield from flows.call(method, path, body=body, is_safe=is_safe)
+    return flows.read(reply, models.endpoint)
+
+
+def _given(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}

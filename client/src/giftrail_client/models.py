@@ -133,6 +133,43 @@ class Transaction:
 
 
 @dataclass(frozen=True)
+class Endpoint:
+    """Where the service calls you. `secret` is told once, when it is made or rotated, and is not in the repr."""
+
+    id: str
+    url: str
+    events: tuple[str, ...]
+    status: str
+    description: str | None
+    disabled_reason: str | None
+    secret: str | None = field(repr=False)
+    created_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt to deliver an event; `error` is its class when there was no answer."""
+
+    attempt: int
+    at: datetime | None
+    status: int | None
+    error: str | None
+    latency_ms: int
+    answer: str
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """An event on its way to an endpoint: DUE, DELIVERED, EXHAUSTED or HELD."""
+
+    event_id: str
+    event_type: str | None
+    status: str
+    attempts: tuple[Attempt, ...]
+    next_attempt_at: datetime | None
+
+
+@dataclass(frozen=True)
 class Page(Generic[T]):
     """A page of a list; `next_cursor` is what to ask for next, None at the end."""
 
@@ -224,6 +261,41 @@ def transaction(members: Mapping[str, Any]) -> Transaction:
         reference_id=members.get("referenceId"),
         note=members.get("note"),
         created_at=moment(members.get("createdAt")),
+    )
+
+
+def endpoint(members: Mapping[str, Any]) -> Endpoint:
+    """From the wire. Raises KeyError, TypeError, ValueError."""
+    return Endpoint(
+        id=members["id"],
+        url=members["url"],
+        events=tuple(members.get("events") or ()),
+        status=members.get("status") or "",
+        description=members.get("description"),
+        disabled_reason=members.get("disabledReason"),
+        secret=members.get("secret"),
+        created_at=moment(members.get("createdAt")),
+    )
+
+
+def delivery(members: Mapping[str, Any]) -> Delivery:
+    """From the wire. Raises KeyError, TypeError, ValueError."""
+    return Delivery(
+        event_id=members["eventId"],
+        event_type=members.get("eventType"),
+        status=members["status"],
+        attempts=tuple(
+            Attempt(
+                attempt=one["attempt"],
+                at=moment(one.get("at")),
+                status=one.get("status"),
+                error=one.get("error"),
+                latency_ms=one.get("latencyMs") or 0,
+                answer=one.get("answer") or "",
+            )
+            for one in members.get("attempts") or ()
+        ),
+        next_attempt_at=moment(members.get("nextAttemptAt")),
     )
 
 

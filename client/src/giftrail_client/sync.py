@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import httpx
 
 from giftrail_client import bodies, errors, flows, lists, models, transport
+from giftrail_client import webhooks as signed
 from giftrail_client.tokens import MemoryTokenStore, TokenStore
 
 T = TypeVar("T")
@@ -48,6 +49,8 @@ class Giftrail:
         self.orders = Orders(self)
         self.vouchers = Vouchers(self)
         self.wallet = Wallet(self)
+        self.webhooks = Webhooks(self)
+        self.events = Events(self)
 
     def __enter__(self) -> Giftrail:  # noqa: PYI034 — Self is not in Python 3.10
         return self
@@ -229,3 +232,93 @@ class Wallet:
         return self._client.run(
             lists.transactions(limit=limit, cursor=cursor, created_from=created_from, created_to=created_to)
         )
+
+
+class Webhooks:
+    """Where the service calls you."""
+
+    def __init__(self, client: Giftrail) -> None:
+        self._client = client
+
+    def create(
+        self,
+        url: str,
+        *,
+        events: Sequence[str] | None = None,
+        description: str | None = None,
+        secret: str | None = None,
+    ) -> models.Endpoint:
+        """Register an endpoint. Keep its `secret`: it is told this once."""
+        return self._client.run(lists.create_webhook(url, events=events, description=description, secret=secret))
+
+    def list(self) -> tuple[models.Endpoint, ...]:
+        """All endpoints."""
+        return self._client.run(lists.webhooks())
+
+    def get(self, endpoint_id: str) -> models.Endpoint:
+        """One endpoint. Raises NotFound."""
+        return self._client.run(lists.webhook(endpoint_id))
+
+    def change(
+        self,
+        endpoint_id: str,
+        *,
+        url: str | None = None,
+        events: Sequence[str] | None = None,
+        description: str | None = None,
+        status: str | None = None,
+    ) -> models.Endpoint:
+        """Change what is given; `status` is ENABLED or DISABLED."""
+        return self._client.run(
+            lists.change_webhook(endpoint_id, url=url, events=events, description=description, status=status)
+        )
+
+    def delete(self, endpoint_id: str) -> models.Endpoint:
+        """Remove an endpoint."""
+        return self._client.run(lists.delete_webhook(endpoint_id))
+
+    def test(self, endpoint_id: str) -> str:
+        """Have a test event sent; returns its id, to be looked for in `deliveries`."""
+        return self._client.run(lists.test_webhook(endpoint_id))
+
+    def rotate_secret(self, endpoint_id: str, *, secret: str | None = None) -> models.Endpoint:
+        """Stage a second secret; keep it beside the old one, verify with both, then promote."""
+        return self._client.run(lists.rotate_webhook(endpoint_id, secret=secret))
+
+    def promote_secret(self, endpoint_id: str) -> models.Endpoint:
+        """Put the staged secret in force."""
+        return self._client.run(lists.promote_webhook(endpoint_id))
+
+    def deliveries(
+        self, endpoint_id: str, *, status: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> models.Page[models.Delivery]:
+        """A page of what was sent there and how it went, newest event first."""
+        return self._client.run(lists.deliveries(endpoint_id, status=status, limit=limit, cursor=cursor))
+
+    def replay(self, endpoint_id: str, *, since: datetime, until: datetime | None = None) -> int:
+        """Have the events of a range sent again; returns how many."""
+        return self._client.run(lists.replay_webhook(endpoint_id, since=since, until=until))
+
+
+class Events:
+    """What happened, in the order of its numbers: to catch up without a push."""
+
+    def __init__(self, client: Giftrail) -> None:
+        self._client = client
+
+    def list(self, *, after: str | None = None, limit: int = 200) -> models.Page[signed.Event]:
+        """A page of events from behind the event `after`."""
+        return self._client.run(lists.events(after=after, limit=limit))
+
+    def iterate(self, *, after: str | None = None, limit: int = 200) -> Iterator[signed.Event]:
+        """All events from behind the event `after`, up to now."""
+        while True:
+            page = self.list(after=after, limit=limit)
+            yield from page.data
+            after = page.next_cursor
+            if after is None:
+                return
+
+    def redeliver(self, event_id: str) -> int:
+        """Have one event sent again; returns to how many endpoints."""
+        return self._client.run(lists.redeliver(event_id))

@@ -46,6 +46,11 @@ class Event:
     body: Mapping[str, Any] = field(repr=False)
 
     @property
+    def sequence(self) -> int | None:
+        """Of an event from the feed: its number among yours, without gaps."""
+        return self.body.get("sequence")
+
+    @property
     def order_id(self) -> str | None:
         """Of an order event: the order to get."""
         return self.body.get("orderId")
@@ -99,6 +104,16 @@ def read(raw_body: bytes, *, event_id: str | None = None, kind: str | None = Non
         kind=_text(body.get("eventType")) or kind or _kind_of(body),
         occurred_at=occurred_at,
         body=body,
+    )
+
+
+def of_feed(members: Mapping[str, Any]) -> Event:
+    """An event as the feed lists it. Raises KeyError, TypeError, ValueError."""
+    return Event(
+        id=members["eventId"],
+        kind=members["eventType"],
+        occurred_at=models.moment(members.get("occurredAt")),
+        body=members,
     )
 
 

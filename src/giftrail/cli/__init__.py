@@ -7,9 +7,25 @@ import typer
 
 import giftrail_client as sdk
 from giftrail import __version__
+from giftrail.attempts import again
 from giftrail.calls import shelve
 from giftrail.catalog import edit, importing
-from giftrail.cli import audit, brand, desk, limit, order, partner, provider, run, sandbox, stock, wallet
+from giftrail.cli import (
+    audit,
+    brand,
+    desk,
+    event,
+    limit,
+    listen,
+    order,
+    partner,
+    provider,
+    run,
+    sandbox,
+    stock,
+    wallet,
+    webhook,
+)  # fmt: skip
 from giftrail.db import embedded, migrate, pool
 from giftrail.demo import tale
 from giftrail.kit import money, seal
@@ -18,6 +34,7 @@ from giftrail.orders import model as orders
 from giftrail.partners import manage
 from giftrail.providers import registry
 from giftrail.wallet import ledger
+from giftrail.webhooks import model as webhooks
 
 # Refusals whose message is a sentence for the operator.
 _TOLD = (
@@ -26,6 +43,7 @@ _TOLD = (
     embedded.EmbeddedFailed, migrate.SchemaDiffers, migrate.MigrationEdited,
     manage.PartnerUnknown, manage.PartnerExists, manage.PartnerInvalid, manage.CredentialUnknown, manage.NetworkUnknown,
     tale.TaleFailed,
+    webhooks.EndpointUnknown, webhooks.EndpointInvalid, again.EventUnknown,
     orders.WrongState, limits.LimitInvalid, shelve.NotAside, shelve.CallKnown, registry.ProviderInvalid,
     money.UnknownCurrency, ledger.WalletUnknown, ledger.AmountInvalid, seal.CannotOpen,
 )  # fmt: skip
@@ -48,7 +66,10 @@ main_app.add_typer(wallet.wallets, name="wallet")
 main_app.add_typer(order.orders, name="order")
 main_app.add_typer(provider.providers, name="provider")
 main_app.add_typer(limit.limits, name="limit")
+main_app.add_typer(webhook.webhooks, name="webhook")
+main_app.add_typer(event.events, name="event")
 main_app.command("sandbox")(sandbox.sandbox)
+main_app.command("listen")(listen.listen)
 main_app.command("audit")(audit.audit)
 
 
