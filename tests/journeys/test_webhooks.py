@@ -75,7 +75,8 @@ def until(true: Callable[[], bool]) -> None:
 def calling_house(server_url: str) -> Iterator[House]:
     """A house that may call this machine."""
     with serving(new_database(server_url), webhook_networks="127.0.0.0/8") as house:
-        house.brand("sandbox-at-once", providers=["sandbox"])
+        for brand_id in ("sandbox-at-once", "sandbox-lost-webhook", "sandbox-duplicate-webhook"):
+            house.brand(brand_id, providers=["sandbox"])
         yield house
     assert house.audit() == []
 
@@ -89,7 +90,9 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def program(calling_house: House) -> PartnerProgram:
-    return calling_house.partner(brands=["fixed", "sandbox-at-once"])
+    return calling_house.partner(
+        brands=["fixed", "sandbox-at-once", "sandbox-lost-webhook", "sandbox-duplicate-webhook"]
+    )
 
 
 def registered(program: PartnerProgram, url: str, **members: Any) -> dict[str, Any]:
@@ -257,3 +260,23 @@ def test_plain_http_needs_the_operators_network(house: House) -> None:
     answer = house.partner().post("/webhooks", {"url": "http://127.0.0.1:1/"})
     assert answer.status_code == 400
     assert httpx.get(house.base_url + "/livez", trust_env=False).status_code == 200
+
+
+def test_the_sandbox_loses_a_webhook_until_it_is_redelivered(program: PartnerProgram, receiver: Receiver) -> None:
+    hook = registered(program, receiver.url)
+    order = program.place(product_id="sandbox-lost-webhook").json()
+    until(lambda: bool(program.get("/events").json()["data"]))
+    assert [one["status"] for one in deliveries(program, hook)] == ["HELD"]
+    assert receiver.requests == []
+    event = program.get("/events").json()["data"][0]
+    assert event["orderId"] == order["id"]
+    program.post(f"/events/{event['eventId']}/redeliver")
+    receiver.wait(1)
+
+
+def test_the_sandbox_sends_a_webhook_twice(program: PartnerProgram, receiver: Receiver) -> None:
+    hook = registered(program, receiver.url)
+    program.place(product_id="sandbox-duplicate-webhook")
+    (one, _), (other, _) = receiver.wait(2)
+    assert one["webhook-id"] == other["webhook-id"]
+    until(lambda: [sent["status"] for sent in deliveries(program, hook)] == ["DELIVERED"])

@@ -22,6 +22,7 @@ class Claimed:
     kind: str
     body: bytes
     occurred_at: datetime
+    fault: str | None
     tries: int
     round_tries: int
     token: uuid.UUID
@@ -46,16 +47,17 @@ async def fan_out(conn: pool.Connection, *, limit: int, now: datetime) -> int:
     if not await conn.fetchval("SELECT pg_try_advisory_xact_lock($1)", FAN_OUT_LOCK):
         return 0
     row = await conn.fetchrow(
-        "WITH picked AS MATERIALIZED (SELECT partner_id, event_id, kind,"
+        "WITH picked AS MATERIALIZED (SELECT partner_id, event_id, kind, fault,"
         "   row_number() OVER (PARTITION BY partner_id ORDER BY event_id) AS place"
-        "   FROM (SELECT partner_id, event_id, kind FROM event WHERE sequence IS NULL ORDER BY event_id LIMIT $1) e),"
+        "   FROM (SELECT partner_id, event_id, kind, fault FROM event WHERE sequence IS NULL"
+        "     ORDER BY event_id LIMIT $1) e),"
         " counted AS (SELECT partner_id, count(*) AS n FROM picked GROUP BY partner_id),"
         " raised AS (INSERT INTO event_counter AS c (partner_id, last_sequence) SELECT partner_id, n FROM counted"
         "   ON CONFLICT (partner_id) DO UPDATE SET last_sequence = c.last_sequence + EXCLUDED.last_sequence"
         "   RETURNING partner_id, last_sequence),"
         " given AS (INSERT INTO webhook_delivery (partner_id, endpoint_id, event_id, state, next_at, created_at)"
         "   SELECT w.partner_id, w.endpoint_id, p.event_id,"
-        "     CASE WHEN w.disabled_at IS NULL THEN 'DUE' ELSE 'HELD' END, $2, $2"
+        "     CASE WHEN w.disabled_at IS NULL AND p.fault IS DISTINCT FROM 'LOST' THEN 'DUE' ELSE 'HELD' END, $2, $2"
         "   FROM picked p JOIN webhook_endpoint w ON w.partner_id = p.partner_id AND p.kind = ANY (w.kinds)"
         "     AND w.deleted_at IS NULL ON CONFLICT DO NOTHING RETURNING partner_id, event_id),"
         " numbered AS (UPDATE event e SET sequence = r.last_sequence - c.n + p.place,"
@@ -88,7 +90,8 @@ async def claim(
         "       ORDER BY next_at LIMIT w.room FOR UPDATE SKIP LOCKED) k) due"
         "   WHERE d.partner_id = due.partner_id AND d.endpoint_id = due.endpoint_id AND d.event_id = due.event_id"
         "   RETURNING d.partner_id, d.endpoint_id, d.event_id, d.tries, d.round_tries, d.lease_token)"
-        " SELECT t.*, e.kind, e.rendered, e.occurred_at FROM taken t JOIN event e USING (partner_id, event_id)",
+        " SELECT t.*, e.kind, e.rendered, e.occurred_at, e.fault"
+        " FROM taken t JOIN event e USING (partner_id, event_id)",
         [partner_id for partner_id, _, _ in endpoints],
         [endpoint_id for _, endpoint_id, _ in endpoints],
         [room for _, _, room in endpoints],
@@ -103,6 +106,7 @@ async def claim(
             kind=row["kind"],
             body=row["rendered"],
             occurred_at=row["occurred_at"],
+            fault=row["fault"],
             tries=row["tries"] + 1,
             round_tries=row["round_tries"] + 1,
             token=uuid.UUID(str(row["lease_token"])),

@@ -27,6 +27,7 @@ class Event:
     kind: Kind
     body: dict[str, Any]
     occurred_at: datetime
+    fault: str | None = None  # LOST or TWICE: what the sandbox does to its webhook
 
 
 def wallet_low_balance(*, balance: int | Decimal, threshold: int | Decimal) -> dict[str, Any]:

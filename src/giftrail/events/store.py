@@ -15,14 +15,16 @@ async def append_events(conn: pool.Connection, events: Sequence[model.Event]) ->
     if not events:
         return
     await conn.execute(
-        "INSERT INTO event (partner_id, event_id, kind, rendered, order_id, occurred_at)"
-        " SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::timestamptz[])",
+        "INSERT INTO event (partner_id, event_id, kind, rendered, order_id, occurred_at, fault)"
+        " SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::timestamptz[],"
+        " $7::text[])",
         [event.partner_id for event in events],
         [event.event_id for event in events],
         [event.kind.value for event in events],
         [_render(event) for event in events],
         [event.body.get("orderId") for event in events],
         [event.occurred_at for event in events],
+        [event.fault for event in events],
     )
 
 

@@ -18,7 +18,7 @@ from giftrail.events import model as events
 from giftrail.events import store as outbox
 from giftrail.kit import ids
 from giftrail.orders import decide, endings, failures, issue, model, states, store
-from giftrail.providers import protocol, stock
+from giftrail.providers import protocol, sandbox, stock
 from giftrail.reversals import model as reversals
 from giftrail.reversals import store as reversal_store
 from giftrail.spending import book
@@ -209,7 +209,16 @@ class _Batch:
         ended = replace(order, status=status, updated_at=self.now)
         self.orders[order.order_id] = self.changed[order.order_id] = ended
         body = events.order_changed(order_id=order.order_id, reference_id=order.reference_id, status=status.value)
-        self.told.append(events.Event(order.partner_id, ids.new("evt", now=self.now), kind, body, occurred_at=self.now))
+        self.told.append(
+            events.Event(
+                partner_id=order.partner_id,
+                event_id=ids.new("evt", now=self.now),
+                kind=kind,
+                body=body,
+                occurred_at=self.now,
+                fault=sandbox.webhook_fault(order.brand_id),
+            )
+        )
         return ended
 
     def _uncount(self, order: model.Order) -> None:

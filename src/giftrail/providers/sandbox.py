@@ -38,6 +38,7 @@ class Behaviour:
     providers: tuple[str, ...] = (FIRST,)
     loses_first_answer: bool = False
     voids: bool = False
+    webhook_fault: str | None = None  # LOST or TWICE: what becomes of its order's webhook
 
 
 class Sandbox:
@@ -171,10 +172,28 @@ TABLE: tuple[Behaviour, ...] = (
         " delivered, the rest refused, what was delivered is set aside",
         _deliver_one_part,
     ),
+    Behaviour(
+        "sandbox-lost-webhook",
+        "SUCCESS after 3 s; its webhook never comes, until the event is redelivered",
+        _deliver_after(3),
+        webhook_fault="LOST",
+    ),
+    Behaviour(
+        "sandbox-duplicate-webhook",
+        "SUCCESS after 3 s; its webhook comes twice, with the same event id",
+        _deliver_after(3),
+        webhook_fault="TWICE",
+    ),
     Behaviour("sandbox-reversible", "SUCCESS, and can be reversed for 24 hours", _deliver, voids=True),
     Behaviour("sandbox-void-refused", "SUCCESS; reversing is allowed, but the provider refuses to void", _deliver),
 )
 _BY_ID: Mapping[str, Behaviour] = {behaviour.brand_id: behaviour for behaviour in TABLE}
+
+
+def webhook_fault(brand_id: str) -> str | None:
+    """What the sandbox does to the webhook of an order of the brand: LOST, TWICE or nothing."""
+    behaviour = _BY_ID.get(brand_id)
+    return behaviour.webhook_fault if behaviour else None
 
 
 def _find(brand_id: str) -> Behaviour | None:

@@ -31,6 +31,7 @@ ALTER TABLE event ALTER COLUMN rendered SET NOT NULL;
 ALTER TABLE event DROP COLUMN body;
 ALTER TABLE event ADD COLUMN order_id text COLLATE "C";
 ALTER TABLE event ADD COLUMN endpoints integer;
+ALTER TABLE event ADD COLUMN fault text CHECK (fault IN ('LOST', 'TWICE')); -- what the sandbox does to its webhook
 DROP INDEX event_unsent;
 CREATE INDEX event_unsent ON event (event_id) WHERE sequence IS NULL;
 CREATE INDEX event_order ON event (partner_id, order_id) WHERE order_id IS NOT NULL;
