@@ -108,11 +108,7 @@ async def work(settings: Settings) -> None:
 async def _working(around: endpoints.Surroundings) -> AsyncIterator[asyncio.Task[None]]:
     """The workers, running beside; at the end they stop cleanly."""
     settings = around.settings
-    caller = outbound.Caller(
-        allowlist=settings.webhook_networks,
-        connections=settings.webhook_in_flight,
-        per_host=settings.webhook_per_endpoint,
-    )
+    caller = outbound.Caller(allowlist=settings.webhook_networks, connections=settings.webhook_in_flight)
     working = asyncio.create_task(staff.run(_staffing(around, caller)))
     try:
         yield working

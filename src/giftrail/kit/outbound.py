@@ -56,13 +56,13 @@ def is_listed(address: Address, *, allowlist: Sequence[Network]) -> bool:
 class Caller:
     """Sessions that call what partners name: https anywhere public, plain http only where the operator lists it."""
 
-    def __init__(self, *, allowlist: Sequence[Network], connections: int, per_host: int) -> None:
+    def __init__(self, *, allowlist: Sequence[Network], connections: int) -> None:
         self._allowlist = tuple(allowlist)
         self._sessions = {
             scheme: aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
+                    # No limit by host: endpoints of several partners may share one, and each is limited by itself.
                     limit=connections,
-                    limit_per_host=per_host,
                     keepalive_timeout=KEEP_ALIVE_SECONDS,
                     socket_factory=self._open_public if scheme == "https" else self._open_listed,
                     ttl_dns_cache=10,

@@ -73,7 +73,11 @@ async def run(staffing: Staffing) -> None:
 
 def _loops(staffing: Staffing) -> list[loop.Loop]:
     async def settle_order(settlement: endings.Settlement) -> model.Order | endings.OutOfStock | decide.Again:
-        settled = await staffing.gatherer.settle(settlement)
+        try:
+            settled = await staffing.gatherer.settle(settlement)
+        except model.Unavailable as error:
+            # To the loop it is an outage, which does not count against the job.
+            raise ConnectionError(str(error)) from error
         staffing.bell.ring("orders")
         staffing.bell.ring("events")
         return settled
