@@ -40,6 +40,8 @@ async def surroundings(settings: Settings) -> AsyncIterator[endpoints.Surroundin
 
     Raises migrate.SchemaDiffers, migrate.MigrationEdited and what the database raises.
     """
+    async with pool.connect(database_url(settings)) as conn:  # waits for a server that is starting up
+        await migrate.check(conn)
     database = await pool.open_database(
         database_url(settings),
         read_connections=settings.read_connections,
@@ -47,8 +49,6 @@ async def surroundings(settings: Settings) -> AsyncIterator[endpoints.Surroundin
         statement_timeout_seconds=settings.statement_timeout_seconds,
     )
     try:
-        async with database.read.acquire() as conn:
-            await migrate.check(conn)
         made = _assemble(settings, database)
         await made.watcher.look()
         beside = [asyncio.create_task(run()) for run in (made.watcher.run, made.bell.run, made.waiters.run)]

@@ -1,5 +1,6 @@
 """Connections: a pool for reads and a pool for the money path, over one database."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ else:  # the driver's classes take a parameter only in its stubs
     WritePool = asyncpg.Pool
 
 CONNECT_TIMEOUT_SECONDS = 5.0
+# A server that answers that it is starting up, or recovering, is waited for so long.
+STARTING_UP_SECONDS = 10.0
+STARTING_UP_PAUSE_SECONDS = 0.2
 # A caller that finds every connection busy for this long is told that the service is unavailable.
 ACQUIRE_TIMEOUT_SECONDS = 2.0
 # Nothing waits longer for a row lock: the caller is told, and a later look-up can be trusted.
@@ -129,12 +133,21 @@ async def open_database(
 
 @contextlib.asynccontextmanager
 async def connect(url: str) -> AsyncIterator[Connection]:
-    """One connection outside the pools, for commands."""
-    connection: Connection = await asyncpg.connect(url, timeout=CONNECT_TIMEOUT_SECONDS)
+    """One connection outside the pools, for commands. A server that is just starting up is waited for."""
+    connection = await _connect(url)
     try:
         yield connection
     finally:
         await connection.close(timeout=CONNECT_TIMEOUT_SECONDS)
+
+
+async def _connect(url: str) -> Connection:
+    for _ in range(int(STARTING_UP_SECONDS / STARTING_UP_PAUSE_SECONDS)):
+        try:
+            return await asyncpg.connect(url, timeout=CONNECT_TIMEOUT_SECONDS)
+        except asyncpg.CannotConnectNowError:
+            await asyncio.sleep(STARTING_UP_PAUSE_SECONDS)
+    return await asyncpg.connect(url, timeout=CONNECT_TIMEOUT_SECONDS)
 
 
 async def _leave_as_it_is(_: Connection) -> None:
