@@ -21,6 +21,7 @@ def limited(house: House, program: PartnerProgram, **members: Any) -> None:
         "period": model.Period.MONTH,
         "max_amount_minor": None,
         "max_orders": None,
+        "set_at": app.now(),
     } | members
 
     async def deed(conn: pool.Connection) -> None:
@@ -90,14 +91,16 @@ def test_failed_cancelled_and_reversed_orders_do_not_count(house: House) -> None
     }
     house.enable(program, *brands.values())
     limited(house, program, max_orders=1)
-    assert program.place(product_id=brands["refused"]).json()["status"] == "FAILED"
+    patient = {"Prefer": "wait=30"}
+    refused = program.post("/orders", program.order_body(brands["refused"]), headers=patient).json()
+    assert refused["status"] == "FAILED"
     away = program.post("/orders", program.order_body(brands["away"]), headers={"Prefer": "wait=0"})
     assert away.headers["Preference-Applied"] == "wait=0"
     assert program.place().json()["id"] == "E013", "one is being worked on"
     assert program.post(f"/orders/{away.json()['id']}/cancel").json()["status"] == "CANCELLED"
-    order = program.place(product_id=brands["reversible"]).json()
+    order = program.post("/orders", program.order_body(brands["reversible"]), headers=patient).json()
     assert order["status"] == "SUCCESS"
-    assert program.post(f"/orders/{order['id']}/reverse").json()["status"] == "REVERSED"
+    assert program.post(f"/orders/{order['id']}/reverse", headers=patient).json()["status"] == "REVERSED"
     assert program.place().json()["status"] == "SUCCESS"
 
 

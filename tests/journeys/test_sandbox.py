@@ -10,12 +10,12 @@ from conftest import new_database
 from giftrail.providers import sandbox
 from house import House, PartnerProgram, serving
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 30.0
 
 
 @pytest.fixture(scope="module")
 def slow_house(server_url: str) -> Iterator[House]:
-    with serving(new_database(server_url), deadline_seconds=8) as house:
+    with serving(new_database(server_url), deadline_seconds=12) as house:
         for row in sandbox.TABLE:
             house.brand(row.brand_id, providers=list(row.providers), reversible=row.brand_id in REVERSIBLE)
         yield house
@@ -28,6 +28,16 @@ REVERSIBLE = {"sandbox-reversible", "sandbox-void-refused"}
 @pytest.fixture
 def program(slow_house: House) -> PartnerProgram:
     return slow_house.partner(brands=[row.brand_id for row in sandbox.TABLE], money_major=1_000_000)
+
+
+PATIENT = {"Prefer": "wait=10"}
+
+
+def placed_at_once(program: PartnerProgram, brand_id: str) -> dict[str, Any]:
+    """An order of one voucher, waited for."""
+    order: dict[str, Any] = program.post("/orders", program.order_body(brand_id), headers=PATIENT).json()
+    assert order["status"] == "SUCCESS"
+    return order
 
 
 def ended(program: PartnerProgram, order: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +70,8 @@ def test_a_brand_does_what_its_name_says(
     program: PartnerProgram, brand_id: str, first: str, last: str, failure: str | None
 ) -> None:
     lines = {100: 2, 250: 1}
-    placed = program.place(product_id=brand_id, lines=lines).json()
+    wait = "wait=0" if first == "PROCESSING" else "wait=10"
+    placed = program.post("/orders", program.order_body(brand_id, lines), headers={"Prefer": wait}).json()
     assert placed["status"] == first
     order = ended(program, placed)
     assert (order["status"], order["failureCode"]) == (last, failure)
@@ -94,8 +105,8 @@ def test_an_order_that_a_provider_was_asked_for_cannot_be_cancelled(program: Par
 
 
 def test_a_reversible_order_is_reversed_and_refunded(program: PartnerProgram) -> None:
-    order = program.place(product_id="sandbox-reversible").json()
-    reversed_ = program.post(f"/orders/{order['id']}/reverse", {"reason": "changed my mind"})
+    order = placed_at_once(program, "sandbox-reversible")
+    reversed_ = program.post(f"/orders/{order['id']}/reverse", {"reason": "changed my mind"}, headers=PATIENT)
     assert (reversed_.status_code, reversed_.json()["status"]) == (200, "REVERSED")
     assert reversed_.json()["vouchers"] == []
     assert program.get(f"/orders/vouchers/{order['vouchers'][0]['id']}").status_code == 404
@@ -104,8 +115,8 @@ def test_a_reversible_order_is_reversed_and_refunded(program: PartnerProgram) ->
 
 
 def test_a_provider_that_refuses_to_void_leaves_the_order_as_it_is(program: PartnerProgram) -> None:
-    order = program.place(product_id="sandbox-void-refused").json()
-    refused = program.post(f"/orders/{order['id']}/reverse")
+    order = placed_at_once(program, "sandbox-void-refused")
+    refused = program.post(f"/orders/{order['id']}/reverse", headers=PATIENT)
     assert (refused.status_code, refused.json()["id"]) == (409, "E009")
     again = program.get(f"/orders/{order['id']}").json()
     assert (again["status"], again["reversalPending"], again["vouchers"]) == ("SUCCESS", False, order["vouchers"])

@@ -33,7 +33,9 @@ class Line:
         if self.open_until is not None:
             return 1 if clock >= self.open_until and self.in_flight == 0 else 0
         room = per_endpoint - self.in_flight
-        if rate_per_second is not None:
+        if rate_per_second is None:
+            self.allowance, self.allowance_at = 0.0, None
+        else:
             since = clock - self.allowance_at if self.allowance_at is not None else 1.0
             self.allowance = min(float(rate_per_second), self.allowance + since * rate_per_second)
             self.allowance_at = clock
@@ -43,7 +45,8 @@ class Line:
     def take(self, count: int) -> None:
         """So many were claimed."""
         self.in_flight += count
-        self.allowance -= count
+        if self.allowance_at is not None:
+            self.allowance -= count
 
     def heard(self, *, succeeded: bool, clock: float) -> None:
         """One came back."""

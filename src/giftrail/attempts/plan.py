@@ -14,6 +14,8 @@ BUSY_STATUSES = frozenset({429, 502, 504})
 BUSY_SECONDS = 60.0
 BUSY_FROM_TRY = 3
 GONE = 410
+# More digits than these mean for ever, which is cut to twice the wait anyway.
+MAX_RETRY_AFTER_DIGITS = 12
 # An endpoint whose events ran out of tries is switched off when nothing succeeded for so long.
 HOPELESS_SECONDS = 120 * 3600.0
 
@@ -56,9 +58,9 @@ def next_delay_seconds(result: Result, *, round_tries: int, now: datetime, chanc
 def _retry_after_seconds(value: str | None, *, now: datetime) -> float | None:
     if value is None:
         return None
-    if value.isascii() and value.isdecimal() and len(value) <= 9:
-        return float(value)
+    if value.isascii() and value.isdecimal():
+        return float(value[:MAX_RETRY_AFTER_DIGITS])
     try:
         return max(0.0, (parsedate_to_datetime(value) - now) / timedelta(seconds=1))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None

@@ -40,7 +40,7 @@ def set_(
         if brand:
             await edit.read_brand(at.conn, brand_id=brand)
         minor = desk.minor(amount, currency=found.currency) if amount is not None else None
-        wanted = model.SpendingLimit(found.partner_id, brand, per, minor, orders)
+        wanted = model.SpendingLimit(found.partner_id, brand, per, minor, orders, set_at=at.now)
         async with at.act("limit.set", subject=found.name, per=per, amount=amount, orders=orders, brand=brand):
             await deeds.set_limit(at.conn, wanted, now=at.now)
 

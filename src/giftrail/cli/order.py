@@ -9,6 +9,7 @@ from giftrail.cli import desk
 from giftrail.kit import money
 from giftrail.orders import endings, failures, model, settle, store, undo
 from giftrail.partners import store as partner_store
+from giftrail.wallet import ledger
 
 orders = typer.Typer(help="Orders.", no_args_is_help=True)
 
@@ -91,6 +92,7 @@ def reverse(
     async def deed(at: desk.Desk) -> model.Order:
         found = await _find(at, order_id)
         async with at.act("order.reverse", subject=order_id, reason=reason, issuer_voided=issuer_voided):
+            await ledger.open_wallet(at.conn, partner_id=found.partner_id)  # locks go wallet, then order
             asked = await undo.request_reversal(
                 at.conn, partner_id=found.partner_id, order_id=order_id, reason=reason, confirmed=issuer_voided,
                 now=at.now,

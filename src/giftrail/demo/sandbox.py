@@ -104,7 +104,7 @@ async def furnish_sandbox(conn: pool.Connection, owners: Sequence[partners.Partn
     enabled = [brand.brand_id for brand in brands if brand.brand_id != E101]
     for owner in owners:
         await edit.set_enabled(conn, partner=owner, brand_ids=enabled, enabled=True, now=now)
-        nothing = spending.SpendingLimit(owner.partner_id, E013, spending.Period.DAY, None, max_orders=0)
+        nothing = spending.SpendingLimit(owner.partner_id, E013, spending.Period.DAY, None, max_orders=0, set_at=now)
         await limit.set_limit(conn, nothing, now=now)
     return [brand.brand_id for brand in brands]
 

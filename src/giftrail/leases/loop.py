@@ -129,6 +129,8 @@ class Loop:
                 )
             except pool.UNAVAILABLE as error:
                 _log.warning("leases cannot be renewed", table=self._table.name, error=repr(error))
+            except Exception:
+                _log.exception("leases cannot be renewed", table=self._table.name)
 
     async def _stop(self) -> None:
         if not self._running:

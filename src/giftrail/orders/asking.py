@@ -109,7 +109,7 @@ class Asker:
             seconds = min(seconds, LAST_ASK_SECONDS)
         try:
             async with asyncio.timeout(seconds):
-                outcome = await (provider.look_up(request) if look_up else provider.issue(request))
+                outcome = _sound(await (provider.look_up(request) if look_up else provider.issue(request)))
         except Exception as error:
             _log.warning("a provider did not answer", provider=provider.name, call_key=call.key, error=repr(error))
             recoverable = provider.finds or provider.replays
@@ -189,6 +189,12 @@ class Asker:
                 conn, provider=call.provider, brand_id=job.order.brand_id, failed=failed, now=now
             )
 
+    async def give_to_operator(self, claim: leases.Claim, job: Job, call: calls.Call, *, reason: str) -> None:
+        """Nobody else can find out what became of the call; its provider's breaker learns nothing. Raises LeaseLost."""
+        async with self._database.write.acquire(timeout=pool.ACQUIRE_TIMEOUT_SECONDS) as conn, conn.transaction():
+            await lease_store.hold(conn, WORK, claim=claim)
+            await self._write(conn, job, call, calls.State.UNKNOWN, reason, self._now())
+
     async def _write(  # noqa: PLR0917 — private, called twice just above
         self,
         conn: pool.Connection,
@@ -202,3 +208,10 @@ class Asker:
             conn, partner_id=job.order.partner_id, order_id=job.order.order_id, call=call, state=state,
             reason=reason, next_at=next_at,
         )  # fmt: skip
+
+
+def _sound(outcome: object) -> protocol.Outcome:
+    """What a provider returned, which may be anybody's code. Raises TypeError."""
+    if not isinstance(outcome, protocol.Outcome):
+        raise TypeError(f"{type(outcome).__name__} is no outcome")
+    return outcome

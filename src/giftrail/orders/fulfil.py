@@ -89,9 +89,7 @@ class Fulfiller:
                 await self._settle(endings.GiveUp(order.partner_id, order.order_id))
                 return False
             case plan.GiveToOperator(call):
-                await self._asker.record(
-                    claim, job, call, calls.State.UNKNOWN, reason="its outcome cannot be looked up"
-                )
+                await self._asker.give_to_operator(claim, job, call, reason="its outcome cannot be looked up")
                 return True
             case plan.Ask(part, name):
                 asked = await self._asker.commit_key(claim, job, part, name, first=True)
@@ -144,8 +142,11 @@ class Fulfiller:
         out = [call for call in job.asked if call.state is calls.State.ASKED]
         since = self._now() - job.order.updated_at
         for call in out:
-            if call.provider not in self._providers or since >= timedelta(seconds=AFTERWARDS_SECONDS):
-                await self._asker.record(claim, job, call, calls.State.UNKNOWN, reason="never answered")
+            provider = self._providers.get(call.provider)
+            if provider is None or not (provider.finds or provider.replays):
+                await self._asker.give_to_operator(claim, job, call, reason="its outcome cannot be looked up")
+            elif since >= timedelta(seconds=AFTERWARDS_SECONDS):
+                await self._asker.give_to_operator(claim, job, call, reason="never answered")
             else:
                 await self._look_up(claim, job, call)
         if out:

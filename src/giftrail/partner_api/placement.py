@@ -138,7 +138,11 @@ async def _draft(call: Call, wanted: _Wanted, brand: catalog.Brand) -> model.Dra
         refusal=rules.judge(brand, enabled=enabled, lines=wanted.lines, known_providers=protocol.AT_ONCE | remote),
         placed_at=call.now,
         remote=remote,
-        part_vouchers=min((providers[name].max_vouchers for name in remote), default=model.MAX_VOUCHERS),
+        # Also of those that rest just now: they may be well again when they are asked.
+        part_vouchers=min(
+            (providers[name].max_vouchers for name in brand.providers if name in providers),
+            default=model.MAX_VOUCHERS,
+        ),
     )
 
 

@@ -22,7 +22,7 @@ class Book:
     def find_exceeded(self, *, brand_id: str, amount_minor: int, at: datetime) -> model.SpendingLimitExceeded | None:
         """The limit that an order would exceed, if there is one."""
         for limit in self.limits:
-            if not limit.concerns(brand_id):
+            if not (limit.concerns(brand_id) and limit.counts(at)):
                 continue
             spent = self._spent.get((limit.brand_id, limit.period, limit.period.window_start(at)), model.Spent())
             amount_after = spent.amount_minor + amount_minor
@@ -45,8 +45,10 @@ class Book:
     def add(self, *, brand_id: str, amount_minor: int, at: datetime, orders: int = 1) -> None:
         """Count an order placed at that moment; with a negative amount and -1 orders, one that no longer counts."""
         for limit in self.limits:
-            if limit.concerns(brand_id):
+            if limit.concerns(brand_id) and limit.counts(at):
                 key = (limit.brand_id, limit.period, limit.period.window_start(at))
+                if orders < 0 and key not in self._spent:
+                    continue  # forgotten with its window
                 spent = self._spent.setdefault(key, model.Spent())
                 spent.amount_minor += amount_minor
                 spent.orders += orders

@@ -39,6 +39,11 @@ class SpendingLimit:
     period: Period
     max_amount_minor: int | None
     max_orders: int | None
+    set_at: datetime
+
+    def counts(self, at: datetime) -> bool:
+        """Whether an order of that moment counts: not in a window that was over before the limit was set."""
+        return at >= self.period.window_start(self.set_at)
 
     def concerns(self, brand_id: str) -> bool:
         """Whether an order of that brand counts."""

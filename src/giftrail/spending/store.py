@@ -12,7 +12,8 @@ Key = tuple[str, model.Period, datetime]
 async def list_limits(conn: pool.Connection | pool.Pool, *, partner_id: str) -> list[model.SpendingLimit]:
     """The partner's limits, those of all brands first, shorter periods first."""
     rows = await conn.fetch(
-        "SELECT partner_id, brand_id, period, max_amount_minor, max_orders FROM spending_limit WHERE partner_id = $1"
+        "SELECT partner_id, brand_id, period, max_amount_minor, max_orders, set_at"
+        " FROM spending_limit WHERE partner_id = $1"
         " ORDER BY brand_id, array_position(ARRAY['HOUR', 'DAY', 'MONTH'], period)",
         partner_id,
     )
@@ -23,18 +24,20 @@ async def list_limits(conn: pool.Connection | pool.Pool, *, partner_id: str) -> 
             model.Period(row["period"]),
             row["max_amount_minor"],
             row["max_orders"],
+            row["set_at"],
         )
         for row in rows
     ]
 
 
 async def upsert_limit(conn: pool.Connection, limit: model.SpendingLimit) -> None:
-    """Set the limit, or set it anew."""
+    """Set the limit, or set it anew; what it counted since it was first set stays counted."""
     await conn.execute(
-        "INSERT INTO spending_limit (partner_id, brand_id, period, max_amount_minor, max_orders)"
-        " VALUES ($1, $2, $3, $4, $5) ON CONFLICT (partner_id, brand_id, period)"
+        "INSERT INTO spending_limit (partner_id, brand_id, period, max_amount_minor, max_orders, set_at)"
+        " VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (partner_id, brand_id, period)"
         " DO UPDATE SET max_amount_minor = $4, max_orders = $5",
         limit.partner_id, limit.brand_id, limit.period.value, limit.max_amount_minor, limit.max_orders,
+        limit.set_at,
     )  # fmt: skip
 
 

@@ -113,6 +113,7 @@ CREATE TABLE spending_limit (
     period text NOT NULL CHECK (period IN ('HOUR', 'DAY', 'MONTH')),
     max_amount_minor bigint CHECK (max_amount_minor >= 0),
     max_orders bigint CHECK (max_orders >= 0),
+    set_at timestamptz NOT NULL, -- windows before this one were never counted
     PRIMARY KEY (partner_id, brand_id, period),
     CHECK (max_amount_minor IS NOT NULL OR max_orders IS NOT NULL)
 );
