@@ -24,14 +24,14 @@ _SOLD_TWICE = (
 )
 _UNTOLD_ENDINGS = (
     "SELECT o.partner_id, o.order_id, o.status, count(e.event_id) AS events FROM orders o LEFT JOIN event e"
-    " ON e.partner_id = o.partner_id AND e.kind = 'ORDER_TERMINAL_STATE' AND e.body->>'orderId' = o.order_id"
+    " ON e.partner_id = o.partner_id AND e.kind = 'ORDER_TERMINAL_STATE' AND e.order_id = o.order_id"
     " GROUP BY o.partner_id, o.order_id, o.status, o.stored_processing HAVING count(e.event_id) <>"
     " CASE WHEN o.stored_processing AND o.status IN ('SUCCESS', 'FAILED', 'REVERSED') THEN 1 ELSE 0 END"
 )
 # Cancelled and reversed orders tell of it too, once.
 _UNTOLD_CHANGES = (
     "SELECT o.partner_id, o.order_id, o.status, count(e.event_id) AS events FROM orders o LEFT JOIN event e"
-    " ON e.partner_id = o.partner_id AND e.kind = 'ORDER_STATUS_CHANGED' AND e.body->>'orderId' = o.order_id"
+    " ON e.partner_id = o.partner_id AND e.kind = 'ORDER_STATUS_CHANGED' AND e.order_id = o.order_id"
     " GROUP BY o.partner_id, o.order_id, o.status"
     " HAVING count(e.event_id) <> CASE WHEN o.status IN ('CANCELLED', 'REVERSED') THEN 1 ELSE 0 END"
 )
