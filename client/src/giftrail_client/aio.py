@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
@@ -190,6 +190,22 @@ class Orders:
         """Place a FAILED order anew: its brand read again, a new reference. Raises ValueError when it did not fail."""
         body = await self._client.run(lists.body_of_retry(order, more))
         return await self._client.run(flows.place(body))
+
+    async def quote(
+        self,
+        product_id: str,
+        denominations: bodies.Denominations,
+        *,
+        customer: Mapping[str, Any] | None = None,
+        delivery: Mapping[str, Any] | None = None,
+    ) -> models.Quote:
+        """What an order would come to, and everything that stands against it. Raises ServiceError, ValueError."""
+        body = bodies.order(product_id, denominations, reference_id=None, customer=customer, delivery=delivery)
+        return await self._client.run(lists.quote(body))
+
+    async def reconcile(self, orders: Iterable[models.Order | tuple[str, str, Any]]) -> models.Reconciliation:
+        """Your books against the service's: orders, or (reference, status, amount) of each, at most 1,000."""
+        return await self._client.run(lists.reconcile(orders))
 
     async def cancel(self, order_id: str) -> models.Order:
         """Cancel a PROCESSING order that no provider was asked for. Raises WrongOrderState, NotFound."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote as percent_encoded
 
-from giftrail_client import bodies, errors, flows, models
+from giftrail_client import bodies, errors, flows, models, wire
 from giftrail_client import webhooks as signed
 
 T = TypeVar("T")
@@ -70,6 +70,23 @@ def reverse(order_id: str, *, reason: str | None) -> flows.Flow[models.Order]:
     """Reversing again answers the same, so it is tried again."""
     body = {"reason": reason} if reason is not None else {}
     return flows.post(f"/orders/{_segment(order_id)}/reverse", models.order, body=body, is_safe=True)
+
+
+def quote(body: Mapping[str, Any]) -> flows.Flow[models.Quote]:
+    """What an order would come to; stores nothing, so it is tried again."""
+    without = {name: value for name, value in body.items() if name != "referenceId"}
+    return flows.post("/orders/quote", models.quote, body=without, is_safe=True)
+
+
+def reconcile(orders: Iterable[models.Order | tuple[str, str, Any]]) -> flows.Flow[models.Reconciliation]:
+    """Our books against theirs: orders, or (reference, status, amount) of each. Raises ValueError."""
+    lines = []
+    for one in orders:
+        reference_id, status, amount = (
+            (one.reference_id, one.status, one.amount) if isinstance(one, models.Order) else one
+        )
+        lines.append({"referenceId": reference_id, "status": status, "amount": wire.amount(amount)})
+    return flows.post("/reconcile", models.reconciliation, body={"orders": lines}, is_safe=True)
 
 
 def webhooks() -> flows.Flow[tuple[models.Endpoint, ...]]:
@@ -174,7 +191,7 @@ def _page(read: Callable[[Mapping[str, Any]], T]) -> Callable[[Any], models.Page
 
 
 def _segment(text: str) -> str:
-    return quote(text, safe="")
+    return percent_encoded(text, safe="")
 
 
 def _send(method: str, path: str, *, body: Any = None, is_safe: bool = True) -> flows.Flow[models.Endpoint]:

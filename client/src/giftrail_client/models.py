@@ -8,6 +8,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
+from giftrail_client import restrictions
+
 T = TypeVar("T")
 TERMINAL_STATUSES = frozenset({"SUCCESS", "FAILED", "CANCELLED", "REVERSED"})
 _SHOWN = {
@@ -54,6 +56,14 @@ class Brand:
     def is_active(self) -> bool:
         """Whether it may be displayed and ordered; an INACTIVE brand is never offered."""
         return self.status == "ACTIVE"
+
+    def check(self, denominations: Mapping[Any, int], *, amount: Any = None) -> list[str]:
+        """Why the service would refuse an order of `{amount: quantity}`; empty when nothing is known against it."""
+        return restrictions.check(self, denominations, amount=amount)
+
+    def plan(self, amount: Any) -> dict[Decimal, int] | None:
+        """The fewest vouchers that make up the amount, as `orders.place` takes them; None when nothing does."""
+        return restrictions.plan(self, amount)
 
 
 @dataclass(frozen=True)
@@ -130,6 +140,35 @@ class Transaction:
     reference_id: str | None
     note: str | None
     created_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Quote:
+    """What an order would come to now; `violations` are (code, words) of everything that stands against it."""
+
+    debit: Decimal
+    balance: Decimal
+    balance_after: Decimal
+    violations: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One member of an order that differs between your books and the service's."""
+
+    reference_id: str
+    order_id: str | None
+    member: str
+    yours: str | None
+    ours: str | None
+
+
+@dataclass(frozen=True)
+class Reconciliation:
+    """How many orders are the same in both books, and what differs."""
+
+    matched: int
+    differences: tuple[Difference, ...]
 
 
 @dataclass(frozen=True)
@@ -261,6 +300,27 @@ def transaction(members: Mapping[str, Any]) -> Transaction:
         reference_id=members.get("referenceId"),
         note=members.get("note"),
         created_at=moment(members.get("createdAt")),
+    )
+
+
+def quote(members: Mapping[str, Any]) -> Quote:
+    """From the wire. Raises KeyError, TypeError, ValueError."""
+    return Quote(
+        debit=Decimal(str(members["debit"])),
+        balance=Decimal(str(members["balance"])),
+        balance_after=Decimal(str(members["balanceAfter"])),
+        violations=tuple((one["failureCode"], one["failureReason"]) for one in members["violations"]),
+    )
+
+
+def reconciliation(members: Mapping[str, Any]) -> Reconciliation:
+    """From the wire. Raises KeyError, TypeError, ValueError."""
+    return Reconciliation(
+        matched=members["matched"],
+        differences=tuple(
+            Difference(one["referenceId"], one.get("orderId"), one["member"], one.get("yours"), one.get("ours"))
+            for one in members["differences"]
+        ),
     )
 
 

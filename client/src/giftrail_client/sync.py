@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, TypeVar
@@ -189,6 +189,22 @@ class Orders:
         """Place a FAILED order anew: its brand read again, a new reference. Raises ValueError when it did not fail."""
         body = self._client.run(lists.body_of_retry(order, more))
         return self._client.run(flows.place(body))
+
+    def quote(
+        self,
+        product_id: str,
+        denominations: bodies.Denominations,
+        *,
+        customer: Mapping[str, Any] | None = None,
+        delivery: Mapping[str, Any] | None = None,
+    ) -> models.Quote:
+        """What an order would come to, and everything that stands against it. Raises ServiceError, ValueError."""
+        body = bodies.order(product_id, denominations, reference_id=None, customer=customer, delivery=delivery)
+        return self._client.run(lists.quote(body))
+
+    def reconcile(self, orders: Iterable[models.Order | tuple[str, str, Any]]) -> models.Reconciliation:
+        """Your books against the service's: orders, or (reference, status, amount) of each, at most 1,000."""
+        return self._client.run(lists.reconcile(orders))
 
     def cancel(self, order_id: str) -> models.Order:
         """Cancel a PROCESSING order that no provider was asked for. Raises WrongOrderState, NotFound."""

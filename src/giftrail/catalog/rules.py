@@ -1,6 +1,6 @@
 """What a brand allows in an order: pure, over what is in memory (wire contract, Place Order)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
 
@@ -31,28 +31,34 @@ def judge(
 
     `lines` maps each denomination in minor units to its quantity.
     """
+    return next(list_refusals(brand, enabled=enabled, lines=lines, known_providers=known_providers), None)
+
+
+def list_refusals(
+    brand: model.Brand, *, enabled: bool, lines: Mapping[int, int], known_providers: AbstractSet[str]
+) -> Iterator[Refusal]:
+    """All refusals, in the order in which causes are told."""
     vouchers = sum(lines.values())
     amount = sum(denomination * quantity for denomination, quantity in lines.items())
     if brand.status is not model.Status.ACTIVE:
-        return Refusal.NOT_ACTIVE
+        yield Refusal.NOT_ACTIVE
     if not enabled:
-        return Refusal.NOT_ENABLED
+        yield Refusal.NOT_ENABLED
     if known_providers.isdisjoint(brand.providers):
-        return Refusal.NO_PROVIDER
+        yield Refusal.NO_PROVIDER
     if _over(vouchers, brand.max_vouchers_per_order):
-        return Refusal.TOO_MANY_VOUCHERS
+        yield Refusal.TOO_MANY_VOUCHERS
     if _over(max(lines.values()), brand.max_vouchers_per_denomination):
-        return Refusal.TOO_MANY_OF_ONE_DENOMINATION
+        yield Refusal.TOO_MANY_OF_ONE_DENOMINATION
     if _over(len(lines), brand.max_denominations_per_order):
-        return Refusal.TOO_MANY_DENOMINATIONS
+        yield Refusal.TOO_MANY_DENOMINATIONS
     if brand.denomination_type is model.DenominationType.FIXED:
         if any(denomination not in brand.denominations_minor for denomination in lines):
-            return Refusal.DENOMINATION_NOT_AVAILABLE
+            yield Refusal.DENOMINATION_NOT_AVAILABLE
     elif min(lines) < brand.min_voucher_minor or max(lines) > brand.max_voucher_minor:
-        return Refusal.OUTSIDE_VOUCHER_BOUNDS
+        yield Refusal.OUTSIDE_VOUCHER_BOUNDS
     if not brand.min_order_minor <= amount <= brand.max_order_minor:
-        return Refusal.OUTSIDE_ORDER_BOUNDS
-    return None
+        yield Refusal.OUTSIDE_ORDER_BOUNDS
 
 
 def _over(count: int, limit: int | None) -> bool:

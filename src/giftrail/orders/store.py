@@ -216,6 +216,18 @@ async def list_orders_by_id(
     return [_order(row) for row in rows]
 
 
+async def list_orders_by_reference(
+    conn: pool.Connection | pool.Pool, *, partner_id: str, reference_ids: Sequence[str]
+) -> dict[str, model.Order]:
+    """By reference, those of the partner's orders that exist, without their vouchers."""
+    rows = await conn.fetch(
+        "SELECT o.* FROM unnest($2::text[]) AS wanted (reference_id) CROSS JOIN LATERAL"  # as in list_known
+        f" (SELECT {_COLUMNS} FROM orders WHERE partner_id = $1 AND reference_id = wanted.reference_id LIMIT 1) o",
+        partner_id, list(reference_ids),
+    )  # fmt: skip
+    return {row["reference_id"]: _order(row) for row in rows}
+
+
 async def list_orders(
     conn: pool.Connection | pool.Pool,
     *,

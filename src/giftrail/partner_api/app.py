@@ -10,12 +10,25 @@ from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp
 
 from giftrail.db import migrate, pool
-from giftrail.partner_api import address, brands, guard, login, metrics, openapi, orders, problems, wallet, webhooks
+from giftrail.partner_api import (
+    address,
+    beyond,
+    brands,
+    guard,
+    login,
+    metrics,
+    openapi,
+    orders,
+    problems,
+    wallet,
+    webhooks,
+)
 from giftrail.partner_api.endpoints import Endpoint, Surroundings
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *login.ENDPOINTS,
     *brands.ENDPOINTS,
+    *beyond.ENDPOINTS,  # its paths are narrower than those of orders
     *orders.ENDPOINTS,
     *wallet.ENDPOINTS,
     *webhooks.ENDPOINTS,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 
@@ -22,7 +23,7 @@ MAX_WAIT_SECONDS = 30
 
 async def place_order(call: Call) -> Answer:
     """Place an order, or answer the one that has this referenceId and content already."""
-    wanted = _read_order(call)
+    wanted = read_order(call, call.body)
     brand = call.around.catalog.find_brand(wanted.order.product_id)
     if brand is None or wanted.dynamic:
         # A replay is answered the same after partner or catalogue have changed: the reference is looked up first.
@@ -51,7 +52,7 @@ async def wait_for_end(call: Call, order: model.Order) -> tuple[model.Order, dic
     return ended, {"Preference-Applied": f"wait={seconds:.0f}"} if wanted else {}
 
 
-class _Wanted(msgspec.Struct, frozen=True):
+class Wanted(msgspec.Struct, frozen=True):
     """A request that is sound in itself. `dynamic` are violations of what can change, told unless it is a replay."""
 
     order: shapes.OrderRequest
@@ -63,8 +64,9 @@ class _Wanted(msgspec.Struct, frozen=True):
     dynamic: list[problems.SubError]
 
 
-def _read_order(call: Call) -> _Wanted:
-    order, violations = requests.read_partly(call.body, shapes.OrderRequest)
+def read_order(call: Call, body: Mapping[str, Any]) -> Wanted:
+    """What is asked for. Raises Problem with every violation of the request in itself."""
+    order, violations = requests.read_partly(body, shapes.OrderRequest)
     currency = call.partner.currency
     amount_minor = _positive_amount(order.amount, "amount", currency, violations)
     lines = _read_lines(order.denomination_details, currency, violations)
@@ -79,7 +81,7 @@ def _read_order(call: Call) -> _Wanted:
         )
         raise problems.Problem(problems.Code.ORDER_AMOUNT_MISMATCH, message, [problems.SubError("amount", message)])
     customer, delivery = _members(order.customer_details), _members(order.delivery_details)
-    return _Wanted(
+    return Wanted(
         order=order,
         amount_minor=amount_minor,
         lines=lines,
@@ -96,7 +98,30 @@ def _read_order(call: Call) -> _Wanted:
     )
 
 
-async def _replay(call: Call, wanted: _Wanted) -> model.Receipt:
+class Terms(msgspec.Struct, frozen=True):
+    """What a partner has agreed for a brand, and who of its remote providers is well."""
+
+    enabled: bool
+    discount_percentage: Decimal
+    remote: frozenset[str]
+
+
+async def read_terms(call: Call, brand: catalog.Brand) -> Terms:
+    """The terms as this process knows them."""
+    entitlement = (await call.around.catalog.read_entitlements(call.partner.partner_id)).get(brand.brand_id)
+    providers, health = call.around.providers, call.around.health
+    return Terms(
+        enabled=entitlement is not None and entitlement.enabled,
+        discount_percentage=entitlement.discount_percentage if entitlement else Decimal(0),
+        remote=frozenset(
+            name
+            for name in brand.providers
+            if name in providers and not health.is_open(name, brand.brand_id, now=call.now)
+        ),
+    )
+
+
+async def _replay(call: Call, wanted: Wanted) -> model.Receipt:
     """The order that has the reference. Raises ReferenceConflict, or Problem when the reference is free."""
     database, partner_id = call.around.database.read, call.partner.partner_id
     reference_id = wanted.order.reference_id
@@ -114,15 +139,9 @@ async def _replay(call: Call, wanted: _Wanted) -> model.Receipt:
     return model.Receipt(order, replayed=True)
 
 
-async def _draft(call: Call, wanted: _Wanted, brand: catalog.Brand) -> model.Draft:
+async def _draft(call: Call, wanted: Wanted, brand: catalog.Brand) -> model.Draft:
     partner, order = call.partner, wanted.order
-    entitlement = (await call.around.catalog.read_entitlements(partner.partner_id)).get(order.product_id)
-    enabled = entitlement is not None and entitlement.enabled
-    percentage = entitlement.discount_percentage if entitlement else Decimal(0)
-    providers, health = call.around.providers, call.around.health
-    remote = frozenset(
-        name for name in brand.providers if name in providers and not health.is_open(name, brand.brand_id, now=call.now)
-    )
+    terms = await read_terms(call, brand)
     return model.Draft(
         order_id=ids.new("ord", now=call.now),
         partner_id=partner.partner_id,
@@ -131,16 +150,18 @@ async def _draft(call: Call, wanted: _Wanted, brand: catalog.Brand) -> model.Dra
         brand=brand,
         lines=wanted.lines,
         amount_minor=wanted.amount_minor,
-        discount_percentage=percentage,
-        debit_minor=money.discounted(wanted.amount_minor, percentage=percentage),
+        discount_percentage=terms.discount_percentage,
+        debit_minor=money.discounted(wanted.amount_minor, percentage=terms.discount_percentage),
         customer=_json(wanted.customer),
         delivery=_json(wanted.delivery),
-        refusal=rules.judge(brand, enabled=enabled, lines=wanted.lines, known_providers=protocol.AT_ONCE | remote),
+        refusal=rules.judge(
+            brand, enabled=terms.enabled, lines=wanted.lines, known_providers=protocol.AT_ONCE | terms.remote
+        ),
         placed_at=call.now,
-        remote=remote,
+        remote=terms.remote,
         # Also of those that rest just now: they may be well again when they are asked.
         part_vouchers=min(
-            (providers[name].max_vouchers for name in brand.providers if name in providers),
+            (call.around.providers[name].max_vouchers for name in brand.providers if name in call.around.providers),
             default=model.MAX_VOUCHERS,
         ),
     )

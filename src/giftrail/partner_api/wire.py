@@ -1,5 +1,6 @@
 """The wire: domain → camelCase. Here and in the shapes a brand is called a product, nowhere else."""
 
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -121,6 +122,11 @@ def _members(placed: orders.Order) -> dict[str, Any]:
         "delivery": None,
         "reversal_pending": placed.reversal_pending,
     }
+
+
+def plain(number: Decimal) -> shapes.Number:
+    """A number as it stands on the wire, without trailing zeros."""
+    return money.plain(number)
 
 
 def _major(minor: int, currency: str) -> shapes.Number:

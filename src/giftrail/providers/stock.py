@@ -44,7 +44,7 @@ async def pick(
     shelves = {place: protocol.Shelf(found.get(place, []), contended=False) for place in map(_place_of, demands)}
     short = [demand for demand in demands if len(shelves[_place_of(demand)].codes) < demand.quantity]
     if short:
-        counts = await store.count_unsold(conn, demands=short, today=today, but=unreadable)
+        counts = await store.list_unsold(conn, demands=short, today=today, but=unreadable)
         for place, unsold in zip(map(_place_of, short), counts, strict=True):
             codes = shelves[place].codes
             shelves[place] = protocol.Shelf(codes, contended=unsold > len(codes))

@@ -32,8 +32,8 @@ async def pick_unsold(
     )
 
 
-async def count_unsold(
-    conn: pool.Connection, *, demands: Sequence[protocol.Demand], today: date, but: Sequence[str]
+async def list_unsold(
+    conn: pool.Connection, *, demands: Sequence[protocol.Demand], today: date, but: Sequence[str] = ()
 ) -> list[int]:
     """For each demand how many unsold codes there are, locked or not and not in `but`, up to the demanded number."""
     rows = await conn.fetch(
