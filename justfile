@@ -37,7 +37,15 @@ demo *ARGS:
 bench *ARGS:
     python benchmarks/orders.py {{ARGS}}
 
-# Write the generated documents: the OpenAPI document and the order states
+# Webhooks end to end: deliveries per second, and how long an event waits
+bench-webhooks *ARGS:
+    python benchmarks/webhooks.py {{ARGS}}
+
+# Kill and restart everything under load, and count what was lost: just endurance --kills 1000 --restarts 100 --seed 2026
+endurance *ARGS:
+    python benchmarks/endurance.py {{ARGS}}
+
+# Write the generated documents: the OpenAPI document, settings, the sandbox, the order states
 docs:
     python -m giftrail docs write
 

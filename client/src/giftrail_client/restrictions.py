@@ -67,7 +67,9 @@ def plan(brand: Brand, amount: Any) -> dict[Decimal, int] | None:
         max_denominations=limits.max_denominations_per_order,
     )
     found = planning.plan(whole(wanted), rules)
-    return found and {Decimal(one).scaleb(-scale): quantity for one, quantity in found.items()}
+    if found is None:
+        return None
+    return {Decimal(one).scaleb(-scale): quantity for one, quantity in found.items()}
 
 
 def _within(amount: Decimal, least: Decimal | None, most: Decimal | None) -> bool:
