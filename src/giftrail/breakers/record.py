@@ -62,6 +62,11 @@ async def resume(conn: pool.Connection, *, provider: str, brand_id: str) -> bool
     return done
 
 
+async def forget_counts(conn: pool.Pool, *, before: datetime) -> None:
+    """Forget what no breaker looks at any more."""
+    await store.delete_minutes(conn, before=before)
+
+
 async def _fails_often(conn: pool.Connection, *, provider: str, brand_id: str, now: datetime) -> bool:
     calls, failures = await store.sum_calls(
         conn, provider=provider, brand_id=brand_id, since=now - timedelta(seconds=WINDOW_SECONDS)

@@ -70,6 +70,11 @@ async def open_book(
     return Book(limits, spent, currency=currency)
 
 
+async def forget_windows(conn: pool.Pool, *, before: datetime) -> None:
+    """Forget windows that ended long ago."""
+    await store.delete_windows(conn, before=before)
+
+
 async def close_book(conn: pool.Connection, book: Book, *, partner_id: str) -> None:
     """Write what changed, inside the caller's transaction."""
     if book.changed:

@@ -8,17 +8,17 @@ from datetime import datetime, timedelta
 import structlog
 
 from giftrail.attempts import courier
+from giftrail.attempts import forget as forgetting
 from giftrail.attempts import store as attempts
 from giftrail.audit import findings as auditor
-from giftrail.breakers import store as breakers
+from giftrail.breakers import record
 from giftrail.db import pool
 from giftrail.providers import store as stock
-from giftrail.spending import store as spending
+from giftrail.spending import book
 
 WATCH_EVERY_SECONDS = 10.0
 LATE_SECONDS = 60.0
 FORGET_EVERY_SECONDS = 3600.0
-FORGET_ROWS = 1000
 FORGET_WINDOWS_DAYS = 62
 
 _log = structlog.get_logger()
@@ -69,15 +69,11 @@ async def forget(database: pool.Database, *, retention: Retention, now: Callable
     """Forget what is old, in batches, every FORGET_EVERY_SECONDS, for as long as the process lives."""
     while True:
         try:
-            at = now()
-            before = at - timedelta(days=retention.event_days)
-            while await attempts.delete_events(database.read, before=before, limit=FORGET_ROWS) == FORGET_ROWS:
-                pass  # a batch at a time
-            before = at - timedelta(days=retention.attempt_days)
-            while await attempts.delete_attempts(database.read, before=before, limit=FORGET_ROWS) == FORGET_ROWS:
-                pass  # a batch at a time
-            await breakers.delete_minutes(database.read, before=at - timedelta(days=1))
-            await spending.delete_windows(database.read, before=at - timedelta(days=FORGET_WINDOWS_DAYS))
+            at, reads = now(), database.read
+            await forgetting.forget_events(reads, before=at - timedelta(days=retention.event_days))
+            await forgetting.forget_attempts(reads, before=at - timedelta(days=retention.attempt_days))
+            await record.forget_counts(reads, before=at - timedelta(days=1))
+            await book.forget_windows(reads, before=at - timedelta(days=FORGET_WINDOWS_DAYS))
         except pool.UNAVAILABLE as error:
             _log.warning("old rows could not be removed", error=repr(error))
         except Exception:
