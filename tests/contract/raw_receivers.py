@@ -45,9 +45,7 @@ class Receiver:
     def hear(self, connection: socket.socket) -> bytes:
         """One request, kept; nothing when the other side has gone."""
         heard = b""
-        while not (head := re.match(rb"(?is).*?content-length: (\d+)\r\n.*?\r\n\r\n", heard)) or len(
-            heard
-        ) < head.end() + int(head[1]):
+        while not _is_whole(heard):
             more = connection.recv(65536)
             if not more:
                 return b""
@@ -94,6 +92,12 @@ class Receiver:
             else:
                 with self._tls.wrap_socket(connection, server_side=True) as wrapped:
                     self._behave(self, wrapped)
+
+
+def _is_whole(heard: bytes) -> bool:
+    head, ends, body = heard.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
+    return bool(ends) and len(body) >= (int(length[1]) if length else 0)
 
 
 def answers(*heads: str, body: bytes = b"thanks") -> Behaviour:
@@ -178,6 +182,12 @@ def talks_rubbish(receiver: Receiver, connection: socket.socket) -> None:
     """Something, but not HTTP."""
     receiver.hear(connection)
     receiver.send(connection, b"220 mail.example ESMTP\r\n")
+
+
+def speaks_plainly(receiver: Receiver, connection: socket.socket) -> None:
+    """Whatever it hears, even the beginning of TLS, it answers in plain HTTP."""
+    connection.recv(65536)
+    receiver.send(connection, b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 
 
 @contextlib.contextmanager

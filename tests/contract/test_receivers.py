@@ -72,7 +72,7 @@ ROWS = {
     "hangs up": Row(raw.hangs_up, error="BROKEN", answer="", hears=False),
     "talks rubbish": Row(raw.talks_rubbish, error="BROKEN", answer=""),
     "bad certificate": Row(raw.answers("200 OK"), error="TLS", answer="", hears=False),
-    "no TLS": Row(raw.answers("200 OK"), error="TLS", answer="", hears=False),
+    "no TLS": Row(raw.speaks_plainly, error="TLS", answer="", hears=False),
     "version 6": Row(raw.answers("200 OK"), 200, state="DELIVERED"),
     "nobody there": Row("http://127.0.0.1:1/hook", error="CONNECT", answer="", hears=False),
     "no such name": Row("http://nobody.invalid/hook", error="DNS", answer="", hears=False),
@@ -96,7 +96,7 @@ class Told:
     def delivery(self) -> dict[str, Any]:
         """How that event's delivery stands."""
         rows = self.program.get(f"/webhooks/{self.hook_id}/deliveries").json()["data"]
-        return next(row for row in rows if row["eventId"] == self.event_id)
+        return next((row for row in rows if row["eventId"] == self.event_id), {"status": None, "attempts": []})
 
     def once(self, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The delivery, as soon as it is so."""
@@ -174,7 +174,8 @@ def waited(delivery: dict[str, Any]) -> float:
     """Seconds between the end of the first attempt and the next, as planned or as it was."""
     first, *more = delivery["attempts"]
     following = datetime.fromisoformat(more[0]["at"] if more else delivery["nextAttemptAt"])
-    return (following - datetime.fromisoformat(first["at"])).total_seconds() - first["latencyMs"] / 1000
+    latency = timedelta(milliseconds=first["latencyMs"])
+    return (following - datetime.fromisoformat(first["at"]) - latency).total_seconds()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -259,12 +260,12 @@ def test_a_test_of_an_endpoint_that_is_off_does_not_wait_for_ever(calling_house:
         assert answer.status_code == 400, "as a replay is"
 
 
+OLD_SPELLINGS = ("https://127.1", "https://2130706433", "https://0177.0.0.1", "https://127.0.0.1.")
 LITERALS = [
-    "https://127.0.0.1", "https://127.1", "https://2130706433", "https://0x7f000001", "https://0177.0.0.1",
-    "https://127.0.0.1.", "https://0.0.0.0", "https://[::1]", "https://[::]", "https://[0:0:0:0:0:0:0:1]",
-    "https://[::ffff:127.0.0.1]", "https://[::ffff:7f00:1]", "https://[::127.0.0.1]", "https://[64:ff9b::7f00:1]",
-    "https://[2002:7f00:1::]", "https://[fe80::1]", "https://localhost", "https://LOCALHOST", "http://127.0.0.1",
-    "http://localhost", "http://1.1.1.1",
+    *OLD_SPELLINGS, "https://127.0.0.1", "https://0x7f000001", "https://0.0.0.0", "https://[::1]", "https://[::]",
+    "https://[0:0:0:0:0:0:0:1]", "https://[::ffff:127.0.0.1]", "https://[::ffff:7f00:1]", "https://[::127.0.0.1]",
+    "https://[64:ff9b::7f00:1]", "https://[2002:7f00:1::]", "https://[fe80::1]", "https://localhost",
+    "https://LOCALHOST", "http://127.0.0.1", "http://localhost", "http://1.1.1.1",
 ]  # fmt: skip
 
 
@@ -295,11 +296,12 @@ def test_a_url_that_leads_home_is_not_called_even_when_it_stands_in_the_database
     house.do(deed)
     event_id = program.post(f"/webhooks/{hook['id']}/test").json()["eventId"]
     delivery = Told(program, hook["id"], event_id, None).once(lambda delivery: bool(delivery["attempts"]))
-    check(Row("", error="ADDRESS_DENIED", answer=""), delivery)
+    # What is a number in an old spelling is refused before anybody is asked for an address.
+    check(Row("", error="URL" if literal in OLD_SPELLINGS else "ADDRESS_DENIED", answer=""), delivery)
     assert [receiver.connections for receiver in at_home] == [0, 0]
 
 
-@pytest.mark.parametrize("literal", [literal for literal in LITERALS if "[" in literal or "127.0.0.1" in literal])
+@pytest.mark.parametrize("literal", [one for one in LITERALS if one.endswith(("]", "//127.0.0.1", "//localhost"))])
 def test_a_url_that_leads_home_cannot_be_registered(house: House, literal: str) -> None:
     answer = house.partner().post("/webhooks", {"url": f"{literal}/hook"})
     assert answer.status_code == 400, answer.text
@@ -331,7 +333,7 @@ PUBLIC, PRIVATE = "127.0.0.2", "127.0.0.1"
 
 @pytest.fixture
 async def caller() -> AsyncIterator[outbound.Caller]:
-    made = outbound.Caller(allowlist=[ip_network(PUBLIC)], connections=10, per_host=5)
+    made = outbound.Caller(allowlist=[ip_network(PUBLIC)], connections=10)
     yield made
     await made.close()
 
