@@ -14,7 +14,7 @@ from giftrail.kit import ids, seal
 from giftrail.orders import model as orders
 from giftrail.partners import model as partners
 from giftrail.providers import importing as stock_importing
-from giftrail.providers import protocol
+from giftrail.providers import protocol, sandbox
 from giftrail.wallet import ledger, onboard
 from house import brand_row, iter_lines
 
@@ -39,14 +39,14 @@ async def new_partner(
 def brand(brand_id: str, **members: Any) -> catalog.Brand:
     """A brand that nobody stored: FIXED, INR, 100, 250 and 500 from the generator, with changes."""
     row = rows.Row(1, brand_row(brand_id, **members))
-    made = row.brand(protocol.AT_ONCE)
+    made = row.brand(protocol.AT_ONCE | frozenset(sandbox.NAMES))
     assert row.problems == []
     return made
 
 
-async def new_brand(conn: pool.Connection, **members: Any) -> catalog.Brand:
-    """Such a brand, stored."""
-    made = brand(f"brand-{uuid.uuid4().hex[:10]}", **members)
+async def new_brand(conn: pool.Connection, /, *, brand_id: str = "", **members: Any) -> catalog.Brand:
+    """Such a brand, stored; under an id of its own unless one is given."""
+    made = brand(brand_id or f"brand-{uuid.uuid4().hex[:10]}", **members)
     async with conn.transaction():
         await edit.upsert_brands(conn, [made], now=app.now())
     stored = await catalog_store.find_brand(conn, brand_id=made.brand_id)

@@ -83,7 +83,7 @@ async def test_columns_stand_in_any_order_and_those_not_shown_are_left_out(
 
 async def test_any_amount_may_be_imported_for_a_flexible_brand(database_url: str) -> None:
     async with pool.connect(database_url) as conn:
-        bounds = {"denominations": None, "minVoucherAmount": 10, "maxVoucherAmount": 1000}
+        bounds: dict[str, Any] = {"denominations": None, "minVoucherAmount": 10, "maxVoucherAmount": 1000}
         brand = await counter.new_brand(conn, **CARD_ONLY, denominationType="FLEXIBLE", **bounds)
         assert await import_(conn, brand, "12.34,N1,,", "999,N2,,") == 2
 
