@@ -108,7 +108,7 @@ Ask = Callable[[pool.Connection], Awaitable[object]]
 
 def claim(conn: pool.Connection, *, room: int = 20) -> Awaitable[object]:
     everybody = [(f"prt_{p}", f"whk_{w}", room) for p in range(1, PARTNERS + 1) for w in range(1, ENDPOINTS + 1)]
-    return store.claim(conn, endpoints=everybody, now=NOW, lease_until=NOW + timedelta(seconds=60))
+    return store.claim(conn, endpoints=everybody, now=NOW, lease_until=NOW + timedelta(seconds=60), limit=500)
 
 
 def fan_out(conn: pool.Connection) -> Awaitable[object]:
@@ -177,6 +177,7 @@ async def test_a_claim_for_one_reads_nothing_of_anothers_backlog(conn: pool.Conn
         endpoints=[("prt_2", "whk_2", 20)],
         now=NOW,
         lease_until=NOW + timedelta(seconds=60),
+        limit=500,
     )
     assert reader.rows < BACKLOG / 2
 

@@ -16,6 +16,8 @@ class EventUnknown(Exception):
 
 async def send_test(conn: pool.Connection, endpoint: webhooks.Endpoint, *, now: datetime) -> events.Event:
     """An event of the kind TEST on its way to this endpoint alone, inside the caller's transaction."""
+    if not endpoint.is_enabled:
+        raise webhooks.EndpointInvalid("status", "the endpoint is disabled: enable it first")
     event = events.Event(
         partner_id=endpoint.partner_id,
         event_id=ids.new("evt", now=now),

@@ -104,6 +104,9 @@ class Courier:
             looked_at = float("-inf")
             while True:
                 self._stirred.clear()
+                if len(self._running) >= self._limits.in_flight:
+                    await self._wait()
+                    continue
                 everyone = self._news or self._clock() - looked_at >= self._limits.poll_seconds
                 if everyone:
                     self._news = False
@@ -117,13 +120,14 @@ class Courier:
         asked = self._asked(everyone=everyone)
         if not asked:
             return 0
-        now = self._now()
+        now, limit = self._now(), self._limits.in_flight - len(self._running)
         try:
             claimed = await store.claim(
                 self._database.read,
                 endpoints=asked,
                 now=now,
                 lease_until=now + timedelta(seconds=self._limits.lease_seconds),
+                limit=limit,
             )
         except pool.UNAVAILABLE as error:
             _log.warning("webhooks cannot be claimed", error=repr(error))
@@ -138,11 +142,11 @@ class Courier:
             line = self._lines[partner_id, endpoint_id]
             count = counts.get((partner_id, endpoint_id), 0)
             line.take(count)
-            line.is_hungry = count == room
+            line.is_hungry = count == room or len(claimed) == limit
         return len(claimed)
 
     def _asked(self, *, everyone: bool) -> list[tuple[str, str, int]]:
-        """(partner, endpoint, room) of the endpoints to claim for, no more in all than there is room for."""
+        """(partner, endpoint, room) of the endpoints to claim for; the claim itself bounds how much it takes in all."""
         left = self._limits.in_flight - len(self._running)
         clock = self._clock()
         asked = []
@@ -159,7 +163,6 @@ class Courier:
             room = min(room, left)
             if room > 0:
                 asked.append((*key, room))
-                left -= room
         return asked
 
     async def _wait(self) -> None:

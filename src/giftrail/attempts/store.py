@@ -60,9 +60,11 @@ async def fan_out(conn: pool.Connection, *, limit: int, now: datetime) -> int:
         "     CASE WHEN w.disabled_at IS NULL AND p.fault IS DISTINCT FROM 'LOST' THEN 'DUE' ELSE 'HELD' END, $2, $2"
         "   FROM picked p JOIN webhook_endpoint w ON w.partner_id = p.partner_id AND p.kind = ANY (w.kinds)"
         "     AND w.deleted_at IS NULL ON CONFLICT DO NOTHING RETURNING partner_id, event_id),"
+        " tallied AS (SELECT partner_id, event_id, count(*) AS n FROM given GROUP BY partner_id, event_id),"
         " numbered AS (UPDATE event e SET sequence = r.last_sequence - c.n + p.place,"
-        "   endpoints = (SELECT count(*) FROM given g WHERE g.partner_id = p.partner_id AND g.event_id = p.event_id)"
+        "   endpoints = coalesce(t.n, 0)"
         "   FROM picked p JOIN counted c USING (partner_id) JOIN raised r USING (partner_id)"
+        "   LEFT JOIN tallied t USING (partner_id, event_id)"
         "   WHERE e.partner_id = p.partner_id AND e.event_id = p.event_id RETURNING 1)"
         " SELECT count(*) AS events FROM numbered",
         limit, now,
@@ -76,18 +78,21 @@ async def claim(
     endpoints: Sequence[tuple[str, str, int]],
     now: datetime,
     lease_until: datetime,
+    limit: int,
 ) -> list[Claimed]:
     """Take deliveries that are due: of each (partner, endpoint) as many as there is room for, those due longest first.
+
+    In all no more than `limit`. A try is counted here, so that none is given the number of another.
 
     Going by endpoint, a slow one's long queue costs the others nothing.
     """
     rows = await conn.fetch(
         "WITH taken AS (UPDATE webhook_delivery d SET next_at = $5, lease_until = $5,"
-        "   lease_token = gen_random_uuid(), attempts = attempts + 1"
+        "   lease_token = gen_random_uuid(), attempts = attempts + 1, tries = tries + 1"
         "   FROM (SELECT k.* FROM unnest($1::text[], $2::text[], $3::int[]) AS w (partner_id, endpoint_id, room)"
         "     CROSS JOIN LATERAL (SELECT partner_id, endpoint_id, event_id FROM webhook_delivery"
         "       WHERE partner_id = w.partner_id AND endpoint_id = w.endpoint_id AND state = 'DUE' AND next_at <= $4"
-        "       ORDER BY next_at LIMIT w.room FOR UPDATE SKIP LOCKED) k) due"
+        "       ORDER BY next_at LIMIT w.room FOR UPDATE SKIP LOCKED) k LIMIT $6) due"
         "   WHERE d.partner_id = due.partner_id AND d.endpoint_id = due.endpoint_id AND d.event_id = due.event_id"
         "   RETURNING d.partner_id, d.endpoint_id, d.event_id, d.tries, d.round_tries, d.lease_token)"
         " SELECT t.*, e.kind, e.rendered, e.occurred_at, e.fault"
@@ -97,6 +102,7 @@ async def claim(
         [room for _, _, room in endpoints],
         now,
         lease_until,
+        limit,
     )
     return [
         Claimed(
@@ -107,7 +113,7 @@ async def claim(
             body=row["rendered"],
             occurred_at=row["occurred_at"],
             fault=row["fault"],
-            tries=row["tries"] + 1,
+            tries=row["tries"],
             round_tries=row["round_tries"] + 1,
             token=uuid.UUID(str(row["lease_token"])),
         )
@@ -125,7 +131,7 @@ async def record_attempts(conn: pool.Connection | pool.Pool, attempted: Sequence
         " written AS (INSERT INTO webhook_attempt (partner_id, endpoint_id, event_id, try, at, status, error,"
         "   milliseconds, answer) SELECT partner_id, endpoint_id, event_id, tries, at, status, error, milliseconds,"
         "   answer FROM done ON CONFLICT DO NOTHING),"
-        " ended AS (UPDATE webhook_delivery d SET state = a.state, tries = a.tries, round_tries = a.round_tries,"
+        " ended AS (UPDATE webhook_delivery d SET state = a.state, round_tries = a.round_tries,"
         "   next_at = a.next_at, attempts = 0, lease_until = NULL, lease_token = NULL FROM done a"
         "   WHERE d.partner_id = a.partner_id AND d.endpoint_id = a.endpoint_id AND d.event_id = a.event_id"
         "   AND d.lease_token = a.token)"
@@ -152,8 +158,8 @@ async def record_attempts(conn: pool.Connection | pool.Pool, attempted: Sequence
 async def give_back(conn: pool.Connection | pool.Pool, claimed: Sequence[Claimed], *, now: datetime) -> None:
     """What was claimed and not sent is due again at once."""
     await conn.fetch(
-        "UPDATE webhook_delivery SET next_at = $2, attempts = attempts - 1, lease_until = NULL, lease_token = NULL"
-        " WHERE lease_token = ANY ($1::uuid[]) AND state = 'DUE'",
+        "UPDATE webhook_delivery SET next_at = $2, attempts = attempts - 1, tries = tries - 1, lease_until = NULL,"
+        " lease_token = NULL WHERE lease_token = ANY ($1::uuid[]) AND state = 'DUE'",
         [one.token for one in claimed], now,
     )  # fmt: skip
 
