@@ -155,7 +155,8 @@ def test_every_operation_is_whole(document: dict[str, Any]) -> None:
         in_path = {parameter["name"] for parameter in parameters if parameter["in"] == "path"}
         assert in_path == set(re.findall(r"\{(\w+)\}", path))
         assert all(parameter["required"] is True for parameter in parameters if parameter["in"] == "path")
-        assert ("requestBody" in operation) == (method in {"post", "put", "patch"})
+        nothing_to_say = operation["operationId"] in {"testWebhook", "promoteSecret", "redeliverEvent"}
+        assert ("requestBody" in operation) == (method in {"post", "put", "patch"} and not nothing_to_say)
         for requirement in operation.get("security", document.get("security", [])):
             assert requirement.keys() <= document["components"]["securitySchemes"].keys()
 
