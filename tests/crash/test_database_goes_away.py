@@ -68,6 +68,16 @@ def test_restarts_under_load_lose_nothing_and_do_nothing_twice(founded: Estate, 
         time.sleep(0.7)
 
 
+def test_ten_seconds_without_a_database_under_load_lose_nothing(founded: Estate, postgres: Postgres) -> None:
+    founded.start()
+    with customers(founded, seed=1):
+        time.sleep(1)
+        postgres.stop_at_once()
+        time.sleep(10)
+        postgres.start()
+        time.sleep(2)
+
+
 def test_while_the_database_is_away_everybody_is_told_to_come_back(founded: Estate, postgres: Postgres) -> None:
     founded.start()
     buyer = founded.buyer()

@@ -160,6 +160,36 @@ def promote(
     desk.tell(f"The staged secret of {endpoint_id} is in force.", {"id": endpoint_id}, as_json=as_json)
 
 
+@webhooks.command("rate")
+def rate(
+    partner: Partner,
+    endpoint_id: EndpointId,
+    per_second: Annotated[int, typer.Argument(min=0, metavar="PER_SECOND", help="Events a second; 0 is no limit.")],
+    data_dir: desk.DataDir = None,
+    as_json: desk.AsJson = False,
+) -> None:
+    """Send an endpoint no more than so many events a second from each worker.
+
+    Example: giftrail webhook rate "Acme Rewards" whk_0193… 5
+    """
+
+    async def deed(at: desk.Desk) -> None:
+        endpoint = await _find(at, partner, endpoint_id)
+        async with at.act("webhook.rate", subject=endpoint_id, per_second=per_second):
+            await manage.change_endpoint(
+                at.conn,
+                endpoint,
+                rate_per_second=per_second,
+                allowlist=at.settings.webhook_networks,
+                ring=_ring(at),
+                now=at.now,
+            )
+
+    desk.run(deed, data_dir=data_dir)
+    members = {"id": endpoint_id, "perSecond": per_second or None}
+    desk.tell(f"{endpoint_id} gets {per_second or 'any number of'} events a second at most.", members, as_json=as_json)
+
+
 @webhooks.command("replay")
 def replay(
     partner: Partner,

@@ -88,16 +88,21 @@ async def watch_webhooks(
     tell: Callable[[float, int], None],
     now: Callable[[], datetime],
 ) -> None:
-    """Look at how late webhooks are; an error in the log when the oldest is over LATE_SECONDS, throttled or not."""
+    """Look at how late webhooks are every WATCH_EVERY_SECONDS, for as long as the process lives."""
     while True:
         await asyncio.sleep(WATCH_EVERY_SECONDS)
         try:
-            at = now()
-            oldest = await attempts.find_oldest_due(database.read, now=at)
+            tell(await look_at_webhooks(database, sending, now=now()), sending.open_breakers)
         except pool.UNAVAILABLE as error:
             _log.warning("webhooks cannot be looked at", error=repr(error))
-            continue
-        late = (at - oldest).total_seconds() if oldest is not None else 0.0
-        tell(late, sending.open_breakers)
-        if late > LATE_SECONDS:
-            _log.error("webhooks are late", oldest_due_seconds=round(late), open_breakers=sending.open_breakers)
+        except Exception:
+            _log.exception("webhooks cannot be looked at")
+
+
+async def look_at_webhooks(database: pool.Database, sending: courier.Courier, *, now: datetime) -> float:
+    """Since how many seconds the oldest delivery is due, throttled or not; over LATE_SECONDS is an error in the log."""
+    oldest = await attempts.find_oldest_due(database.read, now=now)
+    late = (now - oldest).total_seconds() if oldest is not None else 0.0
+    if late > LATE_SECONDS:
+        _log.error("webhooks are late", oldest_due_seconds=round(late), open_breakers=sending.open_breakers)
+    return late
