@@ -50,12 +50,12 @@ def test_events_are_forwarded_signed(house: House) -> None:
     try:
         assert listening.stdout is not None
         assert "Forwarding" in listening.stdout.readline()
-        time.sleep(1)  # it looks for what is old first
-        order = program.post("/orders", program.order_body("sandbox-twice"), headers=patient).json()
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while not got:
+        placed = set()
+        while not got:  # it passes over what is old first; what happens before it is done with that is old too
             assert time.monotonic() < deadline, "nothing was forwarded"
-            time.sleep(0.05)
+            placed.add(program.post("/orders", program.order_body("sandbox-twice"), headers=patient).json()["id"])
+            time.sleep(0.5)
         told = listening.stdout.readline()
     finally:
         listening.send_signal(signal.SIGINT)
@@ -64,8 +64,9 @@ def test_events_are_forwarded_signed(house: House) -> None:
         server.server_close()
     assert errors == ""
     assert before["id"] not in {event.order_id for event in got}, "only what is new, unless asked for"
-    assert (got[0].kind, got[0].order_id) == ("ORDER_TERMINAL_STATE", order["id"])
-    assert order["id"] in told
+    assert got[0].kind == "ORDER_TERMINAL_STATE"
+    assert got[0].order_id in placed
+    assert str(got[0].order_id) in told
     assert "204" in told
 
 
