@@ -19,6 +19,7 @@ from giftrail.leases import model as leases
 from giftrail.partner_api import app as partner_api
 from giftrail.partner_api import connection, endpoints
 from giftrail.provider_api import hooks
+from giftrail.providers import registry
 from giftrail.settings import Settings
 from giftrail.workers import housekeeping, staff
 
@@ -48,7 +49,9 @@ class Application:
                 self._door = partner_api.create_app(around, beside=[hooks.route(around)])
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
-        except (migrate.SchemaDiffers, migrate.MigrationEdited, *pool.UNAVAILABLE) as error:
+        except (
+            migrate.SchemaDiffers, migrate.MigrationEdited, registry.ProviderInvalid, *pool.UNAVAILABLE
+        ) as error:  # fmt: skip
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
         await send({"type": "lifespan.shutdown.complete"})

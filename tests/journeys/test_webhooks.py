@@ -17,8 +17,11 @@ from standardwebhooks.webhooks import Webhook
 
 from conftest import new_database
 from giftrail import app
+from giftrail import keys as installation_keys
 from giftrail.db import pool
 from giftrail.wallet import ledger
+from giftrail.webhooks import manage
+from giftrail.webhooks import model as endpoints
 from giftrail_client import webhooks as sdk
 from house import House, PartnerProgram, serving
 
@@ -280,3 +283,26 @@ def test_the_sandbox_sends_a_webhook_twice(program: PartnerProgram, receiver: Re
     (one, _), (other, _) = receiver.wait(2)
     assert one["webhook-id"] == other["webhook-id"]
     until(lambda: [sent["status"] for sent in deliveries(program, hook)] == ["DELIVERED"])
+
+
+def test_an_old_copy_of_an_endpoint_changes_only_what_it_means_to(
+    calling_house: House, program: PartnerProgram
+) -> None:
+    """A worker switches an endpoint off by a copy that does not know of the secret promoted a moment ago."""
+    hook = registered(program, "https://hooks.example/old")
+    ring = installation_keys.code_keys(calling_house.settings).ring
+    partner_id = program.partner.partner_id
+
+    async def read(conn: pool.Connection) -> endpoints.Endpoint:
+        return await manage.read_endpoint(conn, partner_id=partner_id, endpoint_id=hook["id"], ring=ring)
+
+    old = calling_house.do(read)
+    promoted = program.post(f"/webhooks/{hook['id']}/rotate-secret").json()["secret"]
+    program.post(f"/webhooks/{hook['id']}/promote-secret")
+
+    async def disable(conn: pool.Connection) -> None:
+        await manage.disable_endpoint(conn, old, why="it answered 410 Gone", ring=ring, now=app.now())
+
+    calling_house.do(disable)
+    now = calling_house.do(read)
+    assert (now.secret, now.disabled_why) == (promoted, "it answered 410 Gone")

@@ -12,6 +12,7 @@ from giftrail.audit import findings as audit
 from giftrail.breakers import health
 from giftrail.calls import store as call_store
 from giftrail.db import pool
+from giftrail.kit import seal
 from giftrail.leases import store as lease_store
 from giftrail.orders import asking, endings, fulfil, place, settle, store
 from giftrail.orders import model as orders
@@ -132,3 +133,24 @@ async def test_a_code_that_comes_later_is_kept_for_the_operator(shop: Shop) -> N
     assert await shop.status(draft) == ("FAILED", "E200")
     shop.clock.move(days=2)
     assert await shop.work() == 0, "nothing is left to be heard of"
+
+
+async def test_a_delivered_code_that_cannot_be_opened_does_not_keep_an_order_for_ever(shop: Shop) -> None:
+    draft = await shop.place("sandbox-first-part")
+    settle_nothing, shop.worker._settle = shop.worker._settle, give_up_settling
+    with pytest.raises(ConnectionError):
+        await shop.work()
+    shop.worker._settle = settle_nothing
+    await shop.conn.execute("UPDATE delivered_code SET sealed = 'damaged'::bytea WHERE order_id = $1", draft.order_id)
+    shop.clock.move(minutes=2)
+    with pytest.raises(seal.CannotOpen):
+        await shop.work()
+    assert await shop.status(draft) == ("PROCESSING", None)
+    shop.clock.move(minutes=13)
+    await shop.work()
+    assert await shop.status(draft) == ("FAILED", "E200")
+    assert [row["order_id"] for row in await call_store.list_aside(shop.conn, brand_id=None)] == [draft.order_id]
+
+
+async def give_up_settling(_: endings.Settlement) -> Any:
+    raise ConnectionError

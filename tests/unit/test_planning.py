@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -75,3 +76,15 @@ def test_a_plan_of_many_vouchers_is_found_at_once() -> None:
     rules = planning.Rules((10_000, 25_000, 50_000, 100_000), 10_000, 100_000, 1_000, None, None)
     assert planning.plan(99_985_000, rules) is None
     assert planning.plan(99_935_000 + 15_000, rules) == {100_000: 999, 50_000: 1}
+
+
+def test_a_plan_over_as_many_denominations_as_a_brand_may_have_does_not_run_out_of_frames() -> None:
+    rules = planning.Rules([1000 + number for number in range(500)], 1000, 1499, 1_000, None, None)
+    assert planning.plan(999, rules) is None
+    assert planning.plan(2_998, rules) == {1499: 2}
+
+
+def test_a_plan_that_would_take_for_ever_is_refused() -> None:
+    rules = planning.Rules([2 * (1000 + 7 * number) for number in range(60)], 2000, 2826, 1_000, None, 30)
+    with pytest.raises(planning.PlanTooLarge):
+        planning.plan(1_234_567, rules)

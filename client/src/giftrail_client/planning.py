@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Partial sums looked at before a plan is given up as too large.
+# Combinations looked at before a plan is given up as too large: some tenths of a second.
 MAX_STEPS = 200_000
 
 
@@ -42,6 +42,7 @@ class _Fixed:
         self._denominations = sorted(set(rules.denominations), reverse=True)
         self._cap = rules.max_vouchers if rules.max_of_one is None else min(rules.max_of_one, rules.max_vouchers)
         self._distinct = len(self._denominations) if rules.max_denominations is None else rules.max_denominations
+        self._steps = 0
         self._known: dict[tuple[int, int, int], tuple[int, int] | None] = {}
 
     def plan(self, amount: int) -> dict[int, int] | None:
@@ -60,25 +61,22 @@ class _Fixed:
         return found
 
     def _fewest(self, place: int, rest: int, distinct: int) -> int | None:
-        """The fewest vouchers from this denomination on, or None."""
+        """The fewest vouchers from this denomination on, or None. One call for each denomination on the way."""
         if rest == 0:
             return 0
         if place == len(self._denominations) or distinct == 0:
             return None
         key = (place, rest, distinct)
-        if key not in self._known:
-            if len(self._known) >= MAX_STEPS:
-                raise PlanTooLarge("too many combinations to look at")
-            self._known[key] = self._best(place, rest, distinct)
-        best = self._known[key]
-        return best[0] if best else None
-
-    def _best(self, place: int, rest: int, distinct: int) -> tuple[int, int] | None:
-        """(fewest vouchers, how many of this denomination)."""
+        if key in self._known:
+            known = self._known[key]
+            return known[0] if known else None
         denomination = self._denominations[place]
         following = self._denominations[place + 1] if place + 1 < len(self._denominations) else None
-        best: tuple[int, int] | None = None
+        best: tuple[int, int] | None = None  # fewest vouchers, and how many of this denomination
         for quantity in range(min(self._cap, rest // denomination), -1, -1):
+            self._steps += 1
+            if self._steps > MAX_STEPS:
+                raise PlanTooLarge("there are too many combinations to look at")
             left = rest - quantity * denomination
             if left and following is None:
                 break  # fewer of the last one leave more
@@ -88,7 +86,8 @@ class _Fixed:
             more = self._fewest(place + 1, left, distinct - (1 if quantity else 0))
             if more is not None and (best is None or quantity + more < best[0]):
                 best = (quantity + more, quantity)
-        return best
+        self._known[key] = best
+        return best[0] if best else None
 
 
 def _plan_flexible(amount: int, rules: Rules) -> dict[int, int] | None:

@@ -100,6 +100,8 @@ class Courier:
     async def run(self) -> None:
         """Send until cancelled; then let what is in flight end, write it, and give the rest back."""
         flushing = asyncio.create_task(self._flush_forever())
+        for line in self._lines.values():
+            line.in_flight = 0  # of a run before this one nothing is left
         try:
             looked_at = float("-inf")
             while True:
@@ -199,19 +201,23 @@ class Courier:
         self._to_flush.set()
         if result.status == plan.GONE:
             await self._disable(endpoint, "it answered 410 Gone")
-        elif self._done and not result.succeeded and claimed.round_tries > len(plan.DELAYS_SECONDS):
+        elif not result.succeeded and claimed.round_tries > len(plan.DELAYS_SECONDS):
             await self._disable_when_hopeless(endpoint)
 
     async def _send(
         self, endpoint: webhooks.Endpoint, claimed: store.Claimed, *, now: datetime, began: float
     ) -> plan.Result:
-        headers = sign.headers(
-            endpoint, claimed.body, event_id=claimed.event_id, kind=claimed.kind, attempt=claimed.tries, now=now
-        )
         status, error, kept, retry_after = None, None, b"", None
         try:
+            headers = sign.headers(
+                endpoint, claimed.body, event_id=claimed.event_id, kind=claimed.kind, attempt=claimed.tries, now=now
+            )
             answer = await self._caller.post(endpoint.url, body=claimed.body, headers=headers)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as failure:
+            error = error_class(failure)
+        except Exception as failure:
+            # Whatever it was, it is an attempt that failed: its place is given up and the schedule goes on.
+            _log.exception("a webhook could not be sent", event_id=claimed.event_id)
             error = error_class(failure)
         else:
             status, kept, retry_after = answer.status, answer.body[:MAX_KEPT_ANSWER_BYTES], answer.retry_after

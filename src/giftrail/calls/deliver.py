@@ -1,7 +1,6 @@
 """What a provider hands over, checked and sealed until it is sold or set aside."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import asyncpg
@@ -51,37 +50,6 @@ async def append_delivery(
             )  # fmt: skip
     except asyncpg.UniqueViolationError:
         raise model.WrongDelivery("a voucher or code was delivered that had been delivered before") from None
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A delivered code, opened, that is not sold yet; `place` counts within its part from 0."""
-
-    provider: str
-    provider_voucher_id: str
-    part_id: model.PartId
-    place: int
-    amount_minor: int
-    code: protocol.Code
-
-
-async def list_waiting(
-    conn: pool.Connection, *, partner_id: str, order_ids: Sequence[str], keys: protocol.Keys
-) -> dict[str, list[Waiting]]:
-    """By order, what was delivered and not sold. Raises seal.CannotOpen."""
-    waiting: dict[str, list[Waiting]] = {}
-    for row in await store.list_waiting_codes(conn, partner_id=partner_id, order_ids=order_ids):
-        waiting.setdefault(row["order_id"], []).append(
-            Waiting(
-                provider=row["provider"],
-                provider_voucher_id=row["provider_voucher_id"],
-                part_id=(row["line"], row["part"]),
-                place=row["place"],
-                amount_minor=row["denomination_minor"],
-                code=open_code(row, keys=keys),
-            )
-        )
-    return waiting
 
 
 def open_code(row: pool.Record, *, keys: protocol.Keys) -> protocol.Code:

@@ -116,14 +116,20 @@ async def append_codes(
     )  # fmt: skip
 
 
-async def list_waiting_codes(conn: pool.Connection, *, partner_id: str, order_ids: Sequence[str]) -> list[pool.Record]:
-    """Delivered codes of the orders that are not sold yet, by order, line, part and place."""
-    return await conn.fetch(
+async def list_waiting_codes(
+    conn: pool.Connection, *, partner_id: str, order_ids: Sequence[str]
+) -> dict[str, list[pool.Record]]:
+    """By order, its delivered codes that are not sold yet, sealed, by line, part and place."""
+    rows = await conn.fetch(
         "SELECT d.* FROM unnest($2::text[]) AS wanted (id) CROSS JOIN LATERAL (SELECT * FROM delivered_code"
         " WHERE partner_id = $1 AND order_id = wanted.id AND state = 'WAITING') d"
         " ORDER BY d.order_id, d.line, d.part, d.place",
         partner_id, list(order_ids),
     )  # fmt: skip
+    waiting: dict[str, list[pool.Record]] = {order_id: [] for order_id in order_ids}
+    for row in rows:
+        waiting[row["order_id"]].append(row)
+    return waiting
 
 
 async def mark_codes_sold(conn: pool.Connection, *, sold: Sequence[tuple[str, str, str]]) -> None:

@@ -69,7 +69,7 @@ async def _new_events(giftrail: sdk.AsyncGiftrail, *, from_start: bool) -> Async
             async for event in giftrail.events.iterate(after=after):
                 yield event
                 after = event.id
-        except (sdk.CannotReach, sdk.Unavailable) as error:
+        except (sdk.CannotReach, sdk.Unavailable, sdk.RateLimited) as error:
             desk.err.print(f"The service cannot be reached just now: {error}", markup=False, soft_wrap=True)
         await asyncio.sleep(POLL_SECONDS)
 

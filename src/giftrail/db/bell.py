@@ -6,9 +6,8 @@ PostgreSQL's global notification lock.
 
 import asyncio
 import contextlib
-from typing import Literal
+from typing import Literal, get_args
 
-import asyncpg
 import structlog
 
 from giftrail.db import pool
@@ -23,7 +22,7 @@ _log = structlog.get_logger()
 
 
 class Bell:
-    """Rings topics and hears them. Use `heard(topic)` before `run`, which is to be kept running."""
+    """Rings topics and hears them. `run` is to be kept running."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -50,8 +49,8 @@ class Bell:
                     await self._serve(conn)
             except pool.UNAVAILABLE as error:
                 _log.warning("the bell is not connected", error=repr(error))
-            except asyncpg.PostgresError as error:
-                _log.warning("the bell cannot ring", error=repr(error))
+            except Exception:
+                _log.exception("the bell cannot ring")
             await asyncio.sleep(RECONNECT_SECONDS)
 
     async def _serve(self, conn: pool.Connection) -> None:
@@ -62,8 +61,8 @@ class Bell:
             self._wanted.set()
 
         conn.add_termination_listener(notice)
-        for channel in self._heard:
-            await conn.add_listener(channel, self._hear)
+        for topic in get_args(Topic):  # all: somebody may want to hear one of them only later
+            await conn.add_listener(_channel(topic), self._hear)
         for events in self._heard.values():  # what was rung while nobody listened
             for event in events:
                 event.set()
@@ -77,7 +76,7 @@ class Bell:
                 await asyncio.wait_for(lost.wait(), QUIET_SECONDS)
 
     def _hear(self, _connection: object, _process: int, channel: str, _payload: object) -> None:
-        for event in self._heard[channel]:
+        for event in self._heard.get(channel, ()):
             event.set()
 
 

@@ -56,7 +56,7 @@ async def _open(
         lines={order_id: lines for order_id, (_, lines) in orders.items()},
         holds=await ledger.list_holds(conn, partner_id=partner_id, order_ids=order_ids),
         asked=await call_store.list_calls(conn, partner_id=partner_id, order_ids=order_ids),
-        delivered=await deliver.list_waiting(conn, partner_id=partner_id, order_ids=order_ids, keys=keys),
+        delivered=await call_store.list_waiting_codes(conn, partner_id=partner_id, order_ids=order_ids),
         limits=await book.open_book(
             conn,
             partner_id=partner_id,
@@ -79,7 +79,7 @@ class _Batch:
     lines: Mapping[str, Mapping[int, int]]
     holds: Mapping[str, ledger.Held]
     asked: Mapping[str, Sequence[calls.Call]]
-    delivered: Mapping[str, Sequence[deliver.Waiting]]
+    delivered: Mapping[str, Sequence[pool.Record]]
     limits: book.Book
     keys: protocol.Keys
     now: datetime
@@ -108,8 +108,12 @@ class _Batch:
         if isinstance(found, endings.OutOfStock | decide.Again):
             return found
         codes = [
-            (waiting.part_id, waiting.place, issue.Issue(waiting.amount_minor, waiting.provider, waiting.code))
-            for waiting in self.delivered.get(order.order_id, ())
+            (
+                (row["line"], row["part"]),
+                row["place"],
+                issue.Issue(row["denomination_minor"], row["provider"], deliver.open_code(row, keys=self.keys)),
+            )
+            for row in self.delivered[order.order_id]
         ] + found
         codes.sort(key=lambda one: one[:2])
         served = dict.fromkeys(self.lines[order.order_id], 0)
@@ -259,13 +263,11 @@ class _Batch:
     async def _mark_codes(self, ended: Sequence[model.Order], *, partner_id: str) -> None:
         sold = []
         for order in ended:
-            by_digest = {
-                (waiting.provider, waiting.code.digest): waiting for waiting in self.delivered.get(order.order_id, ())
-            }
+            by_digest = {(row["provider"], row["code_digest"]): row for row in self.delivered[order.order_id]}
             for voucher in order.vouchers:
-                waiting = by_digest.get((voucher.provider, voucher.code.digest))
-                if waiting is not None:
-                    sold.append((waiting.provider, waiting.provider_voucher_id, voucher.voucher_id))
+                row = by_digest.get((voucher.provider, voucher.code.digest))
+                if row is not None:
+                    sold.append((row["provider"], row["provider_voucher_id"], voucher.voucher_id))
         if sold:
             await call_store.mark_codes_sold(self.conn, sold=sold)
         failed = [order.order_id for order in ended if order.status is states.Status.FAILED]

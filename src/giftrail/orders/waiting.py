@@ -68,6 +68,9 @@ class Waiters:
         except pool.UNAVAILABLE as error:
             _log.warning("waiting orders cannot be looked at", error=repr(error))
             return
+        except Exception:
+            _log.exception("waiting orders cannot be looked at")
+            return
         self._let_go([key for key in keys if key[1] in set(ended)])
 
     def _let_go(self, keys: list[tuple[str, str]]) -> None:

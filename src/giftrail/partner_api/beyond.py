@@ -1,5 +1,6 @@
 """What a partner may ask beyond the specification: quote, plan, reconcile (wire contract, beyond)."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 from giftrail.catalog import model as catalog
@@ -87,7 +88,8 @@ async def plan(call: Call) -> Answer:
     found = None
     if brand.min_order_minor <= amount_minor <= brand.max_order_minor:
         try:
-            found = planning.plan(amount_minor, _planning_rules(brand))
+            # Beside the loop: some brands take some tenths of a second.
+            found = await asyncio.to_thread(planning.plan, amount_minor, _planning_rules(brand))
         except planning.PlanTooLarge as error:
             raise problems.invalid_member("amount", str(error)) from None
     body = shapes.Plan(

@@ -79,6 +79,7 @@ async def change_endpoint(
     now: datetime,
 ) -> model.Endpoint:
     """Change what is given. Raises EndpointInvalid."""
+    endpoint = await _lock(conn, endpoint, ring=ring)
     changed = dataclasses.replace(
         endpoint,
         url=endpoint.url if url is None else check_url(url, allowlist=allowlist),
@@ -93,6 +94,7 @@ async def stage_secret(
     conn: pool.Connection, endpoint: model.Endpoint, *, secret: str | None, ring: seal.KeyRing, now: datetime
 ) -> model.Endpoint:
     """The first step of a rotation: a second secret signs beside the one in force. Raises EndpointInvalid."""
+    endpoint = await _lock(conn, endpoint, ring=ring)
     staged = draw_secret() if secret is None else _check_secret(secret)
     return await _write(conn, dataclasses.replace(endpoint, staged_secret=staged), ring=ring, now=now)
 
@@ -101,6 +103,7 @@ async def promote_secret(
     conn: pool.Connection, endpoint: model.Endpoint, *, ring: seal.KeyRing, now: datetime
 ) -> model.Endpoint:
     """The second step: the staged secret is in force, the old one signs beside it for a day. Raises EndpointInvalid."""
+    endpoint = await _lock(conn, endpoint, ring=ring)
     if endpoint.staged_secret is None:
         raise model.EndpointInvalid("secret", "none is staged: rotate first")
     promoted = dataclasses.replace(
@@ -117,6 +120,7 @@ async def disable_endpoint(
     conn: pool.Connection, endpoint: model.Endpoint, *, why: str, ring: seal.KeyRing, now: datetime
 ) -> model.Endpoint:
     """Call it no more; what is on its way is held and can be replayed."""
+    endpoint = await _lock(conn, endpoint, ring=ring)
     if endpoint.disabled_at is not None:
         return endpoint
     disabled = dataclasses.replace(endpoint, disabled_at=now, disabled_why=why)
@@ -128,6 +132,7 @@ async def enable_endpoint(
     conn: pool.Connection, endpoint: model.Endpoint, *, ring: seal.KeyRing, now: datetime
 ) -> model.Endpoint:
     """Call it again from now on; what was held stays so until it is replayed."""
+    endpoint = await _lock(conn, endpoint, ring=ring)
     enabled = dataclasses.replace(endpoint, disabled_at=None, disabled_why=None, last_success_at=None)
     return await _write(conn, enabled, ring=ring, now=now)
 
@@ -136,8 +141,19 @@ async def delete_endpoint(
     conn: pool.Connection, endpoint: model.Endpoint, *, ring: seal.KeyRing, now: datetime
 ) -> None:
     """Remove it; what is on its way is held."""
+    endpoint = await _lock(conn, endpoint, ring=ring)
     await store.hold_deliveries(conn, partner_id=endpoint.partner_id, endpoint_id=endpoint.endpoint_id)
     await _write(conn, dataclasses.replace(endpoint, deleted_at=now), ring=ring, now=now)
+
+
+async def _lock(conn: pool.Connection, endpoint: model.Endpoint, *, ring: seal.KeyRing) -> model.Endpoint:
+    """The endpoint as it stands now, locked: what the caller has may be old. Raises EndpointUnknown."""
+    fresh = await store.find_endpoint(
+        conn, partner_id=endpoint.partner_id, endpoint_id=endpoint.endpoint_id, ring=ring, lock=True
+    )
+    if fresh is None:
+        raise model.EndpointUnknown(f"there is no endpoint {endpoint.endpoint_id!r}")
+    return fresh
 
 
 async def _write(

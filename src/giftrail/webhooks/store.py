@@ -25,11 +25,12 @@ async def upsert_endpoint(
 
 
 async def find_endpoint(
-    conn: pool.Connection | pool.Pool, *, partner_id: str, endpoint_id: str, ring: seal.KeyRing
+    conn: pool.Connection | pool.Pool, *, partner_id: str, endpoint_id: str, ring: seal.KeyRing, lock: bool = False
 ) -> model.Endpoint | None:
-    """The partner's endpoint, unless it was removed."""
+    """The partner's endpoint, unless it was removed; with `lock` nobody else changes it in this transaction."""
     row = await conn.fetchrow(
-        "SELECT * FROM webhook_endpoint WHERE partner_id = $1 AND endpoint_id = $2 AND deleted_at IS NULL",
+        "SELECT * FROM webhook_endpoint WHERE partner_id = $1 AND endpoint_id = $2 AND deleted_at IS NULL"
+        + (" FOR UPDATE" if lock else ""),
         partner_id, endpoint_id,
     )  # fmt: skip
     return _endpoint(row, ring) if row else None

@@ -1,7 +1,7 @@
 """All the workers of a process: fulfilment, reversals, webhooks, housekeeping."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,6 +18,9 @@ from giftrail.providers import protocol
 from giftrail.webhooks import directory, manage
 from giftrail.webhooks import model as webhooks
 from giftrail.workers import housekeeping
+
+# How long a worker that stopped by an error rests before it goes on.
+AFTER_ERROR_SECONDS = 1.0
 
 _log = structlog.get_logger()
 
@@ -48,27 +51,37 @@ class Staffing:
 
 async def run(staffing: Staffing) -> None:
     """Work until cancelled; then each lets what it holds end, or gives it back."""
+    sending = _courier(staffing)
+    rung, woken = staffing.bell.heard("events"), staffing.bell.heard("deliveries")
+    everyone: list[Callable[[], Awaitable[None]]] = [
+        *(loop_.run for loop_ in _loops(staffing)),
+        sending.run,
+        lambda: _dispatch(staffing, sending, rung),
+        lambda: _hear(woken, sending),
+        lambda: housekeeping.watch_webhooks(
+            staffing.database, sending, tell=staffing.observer.set_webhooks, now=staffing.now
+        ),
+        lambda: housekeeping.forget(staffing.database, retention=staffing.retention, now=staffing.now),
+        lambda: housekeeping.run(
+            staffing.database_url,
+            audit_every_seconds=staffing.audit_every_seconds,
+            low_stock_codes=staffing.low_stock_codes,
+            now=staffing.now,
+        ),
+    ]
     async with asyncio.TaskGroup() as group:
-        for loop_ in _loops(staffing):
-            group.create_task(loop_.run())
-        sending = _courier(staffing)
-        group.create_task(sending.run())
-        group.create_task(_dispatch(staffing, sending))
-        group.create_task(_hear(staffing.bell.heard("deliveries"), sending))
-        group.create_task(
-            housekeeping.watch_webhooks(
-                staffing.database, sending, tell=staffing.observer.set_webhooks, now=staffing.now
-            )
-        )
-        group.create_task(housekeeping.forget(staffing.database, retention=staffing.retention, now=staffing.now))
-        group.create_task(
-            housekeeping.run(
-                staffing.database_url,
-                audit_every_seconds=staffing.audit_every_seconds,
-                low_stock_codes=staffing.low_stock_codes,
-                now=staffing.now,
-            )
-        )
+        for one in everyone:
+            group.create_task(_keep_running(one))
+
+
+async def _keep_running(worker: Callable[[], Awaitable[None]]) -> None:
+    """Nobody stops for good because of an error that nobody expected, and nobody takes the others along."""
+    while True:
+        try:
+            await worker()
+        except Exception:
+            _log.exception("a worker stopped and is started again")
+        await asyncio.sleep(AFTER_ERROR_SECONDS)
 
 
 def _loops(staffing: Staffing) -> list[loop.Loop]:
@@ -130,12 +143,12 @@ def _courier(staffing: Staffing) -> courier.Courier:
     )
 
 
-async def _dispatch(staffing: Staffing, sending: courier.Courier) -> None:
+async def _dispatch(staffing: Staffing, sending: courier.Courier, rung: asyncio.Event) -> None:
     def tell() -> None:
         sending.wake()
         staffing.bell.ring("deliveries")
 
-    await dispatch.run(staffing.database, woken=staffing.bell.heard("events"), tell=tell, now=staffing.now)
+    await dispatch.run(staffing.database, woken=rung, tell=tell, now=staffing.now)
 
 
 async def _hear(rung: asyncio.Event, sending: courier.Courier) -> None:
