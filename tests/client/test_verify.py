@@ -30,6 +30,12 @@ def test_any_bytes_and_headers_raise_its_one_error(body: bytes, headers: dict[st
         verify(body, headers, secrets, now=0)
 
 
+@pytest.mark.parametrize("name", ["X-Verify", "webhook-signature", "webhook-id", "webhook-timestamp"])
+def test_half_a_surrogate_pair_is_no_signature(name: str) -> None:
+    with pytest.raises(VerificationFailed):
+        verify(BODY, standard() | {name: "\ud800"} | {"X-Verify": "\ud800"} | {"webhook-id": "evt_2"}, SECRET, now=1000)
+
+
 @given(body=st.binary(), secret=st.text(min_size=1))
 def test_what_is_signed_is_an_event_or_its_one_error(body: bytes, secret: str) -> None:
     try:

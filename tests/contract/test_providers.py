@@ -12,6 +12,7 @@ from giftrail.providers import protocol, registry, sandbox, upstream
 from house import House
 
 KINDS = ["sandbox", "upstream"]
+UPSTREAM_OPTIONS = {"kind": "upstream", "base_url": "https://x", "client_id": "i", "client_secret": "s"}
 
 
 @pytest.fixture
@@ -162,6 +163,10 @@ async def test_an_upstream_with_wrong_credentials_is_unavailable(house: House) -
         ({"x": {"kind": "upstream"}}, "base_url is missing"),
         ({"x": {"kind": "upstream", "base_url": "http://x", "client_id": "i", "client_secret": ""}}, "client_secret"),
         ({"x": {"kind": "upstream", "teapot": 1}}, "'teapot' is not one of"),
+        ({"x": UPSTREAM_OPTIONS | {"base_url": "ftp://x"}}, "'ftp://x' is not an http(s) address"),
+        ({"x": UPSTREAM_OPTIONS | {"brands": ["a"]}}, "brands is not an object"),
+        ({"x": UPSTREAM_OPTIONS | {"max_vouchers": 0}}, "max_vouchers is from 1 on"),
+        ({"x": UPSTREAM_OPTIONS | {"timeout_seconds": "soon"}}, "could not convert"),
     ],
 )
 def test_a_provider_that_cannot_be_made_is_told(configured: dict[str, dict[str, Any]], told: str) -> None:

@@ -109,6 +109,7 @@ def test_a_provider_is_paused_and_resumed(running: House, desk: Desk, program: P
     running.settle()
     assert placed(program, "sandbox-twice")["status"] == "SUCCESS"
     assert desk.json("provider", "unknown") == []
+    assert desk.json("order", "unknown") == []
     assert "unknown outcome" in desk.refused("provider", "resolve", "sandbox", "no-such-key", "--created")
     assert "'nobody' is not one of" in desk.refused("provider", "pause", "nobody", "sandbox-twice")
 

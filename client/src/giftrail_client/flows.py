@@ -275,9 +275,9 @@ def _retry_after(value: str | None) -> float | None:
         return None
     try:
         return max(0.0, float(int(value)))
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     try:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None

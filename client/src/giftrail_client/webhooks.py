@@ -84,7 +84,8 @@ def verify(
     Raises VerificationFailed, and nothing else, whatever the bytes and headers are.
     """
     secrets = [secret] if isinstance(secret, str) else list(secret)
-    given = {str(name).lower(): str(value) for name, value in headers.items()}
+    # What is no text (half of a surrogate pair) can be no signature.
+    given = {str(name).lower(): str(value).encode("utf-8", "replace").decode() for name, value in headers.items()}
     if not _verifies(raw_body, given, secrets) and not _verifies_standard(
         raw_body, given, secrets, now=time.time() if now is None else now
     ):

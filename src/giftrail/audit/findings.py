@@ -4,6 +4,8 @@ from datetime import datetime, timedelta
 
 from giftrail.audit import store
 from giftrail.db import pool
+from giftrail.leases import store as leases
+from giftrail.orders import asking, undo
 from giftrail.wallet import audit as books
 
 # Twice the length of a lease.
@@ -80,9 +82,9 @@ async def _list_work_findings(conn: pool.Connection, *, now: datetime) -> list[s
         for row in await store.list_codes_in_two_places(conn)
     ]
     findings += [
-        f"{row['work']} {row['partner_id']}/{row['order_id']}: its lease ended at"
-        f" {row['lease_until']:%Y-%m-%dT%H:%M:%SZ} and nobody took it over"
-        for row in await store.list_stale_leases(conn, before=now - STALE_LEASE)
+        f"{table.name} {row['partner_id']}/{row['order_id']}: its lease ended long ago and nobody took it over"
+        for table in (asking.WORK, undo.WORK)
+        for row in await leases.list_overdue(conn, table, before=now - STALE_LEASE)
     ]
     findings += [
         f"spending {row['partner_id']}/{row['brand_id'] or 'all'}/{row['period']}: {row['orders']} orders are counted"

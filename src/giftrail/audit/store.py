@@ -142,17 +142,6 @@ async def list_codes_in_two_places(conn: pool.Connection) -> list[pool.Record]:
     )
 
 
-async def list_stale_leases(conn: pool.Connection, *, before: datetime) -> list[pool.Record]:
-    """Work whose lease ended long before and that nobody took over: work, partner_id, order_id, lease_until."""
-    return await conn.fetch(
-        "SELECT 'fulfilment' AS work, partner_id, order_id, lease_until FROM fulfilment"
-        " WHERE state = 'DUE' AND lease_until < $1"
-        " UNION ALL SELECT 'reversal', partner_id, order_id, lease_until FROM reversal"
-        " WHERE state = 'DUE' AND lease_until < $1",
-        before,
-    )
-
-
 async def list_wrong_spending(conn: pool.Connection) -> list[pool.Record]:
     """Windows whose count is not that of their orders: partner_id, brand_id, period, window_start, orders, counted."""
     return await conn.fetch(

@@ -9,6 +9,7 @@ from giftrail.cli import desk
 from giftrail.kit import money
 from giftrail.orders import endings, failures, model, settle, store, undo
 from giftrail.partners import store as partner_store
+from giftrail.reversals import store as reversal_store
 from giftrail.wallet import ledger
 
 orders = typer.Typer(help="Orders.", no_args_is_help=True)
@@ -102,6 +103,22 @@ def reverse(
         return asked
 
     _tell(desk.run(deed, data_dir=data_dir), as_json=as_json)
+
+
+@orders.command("unknown")
+def unknown(data_dir: desk.DataDir = None, as_json: desk.AsJson = False) -> None:
+    """List reversals that stopped half way: ask the provider, then order reverse --issuer-voided.
+
+    Example: giftrail order unknown
+    """
+
+    async def deed(at: desk.Desk) -> list[dict[str, Any]]:
+        return [
+            {"id": row["order_id"], "partnerId": row["partner_id"], "askedAt": row["requested_at"], "why": row["why"]}
+            for row in await reversal_store.list_unknown(at.conn)
+        ]
+
+    desk.show_rows(desk.run(deed, data_dir=data_dir), as_json=as_json, empty="Every reversal has ended.")
 
 
 async def _find(at: desk.Desk, order_id: str) -> model.Order:

@@ -45,6 +45,12 @@ class Upstream:
         for option in _REQUIRED:
             if not isinstance(options.get(option), str) or not options[option]:
                 raise ValueError(f"{option} is missing")
+        if not str(options["base_url"]).startswith(("https://", "http://")):
+            raise ValueError(f"base_url {options['base_url']!r} is not an http(s) address")
+        if not isinstance(options.get("brands", {}), Mapping):
+            raise ValueError("brands is not an object of our ids to theirs")  # noqa: TRY004 — one error for all options
+        if int(options.get("max_vouchers", MAX_VOUCHERS)) < 1 or float(options.get("timeout_seconds", 1)) <= 0:
+            raise ValueError("max_vouchers is from 1 on, timeout_seconds more than 0")
         self.name = name
         self.timeout_seconds = float(options.get("timeout_seconds", TIMEOUT_SECONDS))
         self.max_vouchers = int(options.get("max_vouchers", MAX_VOUCHERS))
