@@ -22,7 +22,7 @@ floors:
 
 # All tests, on two processes (arguments go to pytest)
 test *ARGS:
-    pytest -n 2 {{ARGS}}
+    pytest -n 2 --dist worksteal {{ARGS}}
 
 # Format the code and mend what can be mended by rule
 fmt:
