@@ -7,6 +7,7 @@ be tried again. Locks: wallet, order, work row, stock. Commits.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from giftrail.calls import deliver
 from giftrail.calls import model as calls
@@ -121,13 +122,9 @@ class _Batch:
             served[code.amount_minor] += 1
         if served != self.lines[order.order_id]:
             raise AssertionError(f"order {order.order_id} was to end without all of its vouchers")
-        ended = replace(
-            self._change(order, states.Status.SUCCESS, events.Kind.ORDER_TERMINAL_STATE),
-            vouchers=issue.make_vouchers(order, [code for _, _, code in codes], brand=brand, now=self.now),
-        )
-        self.changed[order.order_id] = ended
+        made = issue.make_vouchers(order, [code for _, _, code in codes], brand=brand, now=self.now)
         self.wallet.capture(self.holds[order.order_id], now=self.now)
-        return ended
+        return self._change(order, states.Status.SUCCESS, events.Kind.ORDER_TERMINAL_STATE, vouchers=made)
 
     async def _find_local(
         self, order: model.Order, brand: catalog.Brand, local: endings.Parts
@@ -171,15 +168,15 @@ class _Batch:
         return found
 
     def _fail(self, order: model.Order) -> model.Order:
-        ended = replace(
-            self._change(order, states.Status.FAILED, events.Kind.ORDER_TERMINAL_STATE),
+        self.wallet.release(self.holds[order.order_id], now=self.now)
+        self._uncount(order)
+        return self._change(
+            order,
+            states.Status.FAILED,
+            events.Kind.ORDER_TERMINAL_STATE,
             failure_code=failures.GENERATION_FAILED,
             debit_minor=0,
         )
-        self.changed[order.order_id] = ended
-        self.wallet.release(self.holds[order.order_id], now=self.now)
-        self._uncount(order)
-        return ended
 
     def _cancel(self, order: model.Order) -> endings.Answer:
         if order.status is states.Status.CANCELLED:
@@ -188,29 +185,24 @@ class _Batch:
             return model.WrongState(f"the order is {order.status}; only a PROCESSING order can be cancelled")
         if any(call.state not in calls.NOT_CREATED for call in self.asked[order.order_id]):
             return model.WrongState("a provider has been asked for its vouchers already")
-        ended = replace(self._change(order, states.Status.CANCELLED, events.Kind.ORDER_STATUS_CHANGED), debit_minor=0)
-        self.changed[order.order_id] = ended
         self.wallet.release(self.holds[order.order_id], now=self.now)
         self._uncount(order)
-        return ended
+        return self._change(order, states.Status.CANCELLED, events.Kind.ORDER_STATUS_CHANGED, debit_minor=0)
 
     def _reverse(self, order: model.Order) -> endings.Answer:
         if order.status is states.Status.REVERSED:
             return order
         if order.status is not states.Status.SUCCESS:
             return model.WrongState(f"the order is {order.status}; only a SUCCESS order can be reversed")
-        ended = replace(
-            self._change(order, states.Status.REVERSED, events.Kind.ORDER_STATUS_CHANGED), reversal_pending=False
-        )
-        self.changed[order.order_id] = ended
         self.wallet.refund(order.debit_minor, order_id=order.order_id, reference_id=order.reference_id, now=self.now)
         self._uncount(order)
-        return ended
+        return self._change(order, states.Status.REVERSED, events.Kind.ORDER_STATUS_CHANGED, reversal_pending=False)
 
-    def _change(self, order: model.Order, status: states.Status, kind: events.Kind) -> model.Order:
+    def _change(self, order: model.Order, status: states.Status, kind: events.Kind, **members: Any) -> model.Order:
+        """The order as it is from now on, with its event; `members` change with its status."""
         if (order.status, status) not in states.TRANSITIONS:
             raise AssertionError(f"order {order.order_id} was to go from {order.status} to {status}")
-        ended = replace(order, status=status, updated_at=self.now)
+        ended = replace(order, status=status, updated_at=self.now, **members)
         self.orders[order.order_id] = self.changed[order.order_id] = ended
         body = events.order_changed(order_id=order.order_id, reference_id=order.reference_id, status=status.value)
         self.told.append(
