@@ -118,5 +118,8 @@ def test_a_provider_that_refuses_to_void_leaves_the_order_as_it_is(program: Part
     order = placed_at_once(program, "sandbox-void-refused")
     refused = program.post(f"/orders/{order['id']}/reverse", headers=PATIENT)
     assert (refused.status_code, refused.json()["id"]) == (409, "E009")
+    assert "its issuer does not take the vouchers back" in refused.json()["message"]
+    assert "sandbox" not in refused.json()["message"], "who provides is not the partner's to know"
+    assert program.post(f"/orders/{order['id']}/reverse").json()["message"] == refused.json()["message"]
     again = program.get(f"/orders/{order['id']}").json()
     assert (again["status"], again["reversalPending"], again["vouchers"]) == ("SUCCESS", False, order["vouchers"])

@@ -28,6 +28,12 @@ WORK = leases.Table("reversal", ("partner_id", "order_id"))
 MAX_ATTEMPTS = 20
 WAITS = backoff.Doubling(first_seconds=2.0, last_seconds=300.0)
 
+# What a partner is told; what a provider said is the operator's to read.
+_WHY: Mapping[reversals.Outcome | None, str] = {
+    reversals.Outcome.REFUSED: "the order was not reversed: its issuer does not take the vouchers back",
+    reversals.Outcome.UNKNOWN: "the order was not reversed yet: the operator is finding out what became of its vouchers",
+}
+
 _log = structlog.get_logger()
 
 
@@ -48,8 +54,8 @@ async def request_reversal(
     if kept.status is not states.Status.SUCCESS:
         raise model.WrongState(f"the order is {kept.status}; only a SUCCESS order can be reversed")
     known = await reversal_store.find_reversal(conn, partner_id=partner_id, order_id=order_id)
-    if known is not None and known.outcome is not None and not confirmed:
-        raise model.WrongState(f"the order was not reversed before: {known.why}")
+    if known is not None and known.outcome in _WHY and not confirmed:
+        raise model.WrongState(_WHY[known.outcome])
     if not confirmed:
         await _check_allowed(conn, kept, now=now)
     await reversal_store.append_reversal(conn, partner_id=partner_id, order_id=order_id, reason=reason, now=now)
@@ -59,8 +65,8 @@ async def request_reversal(
 async def explain(conn: pool.Connection | pool.Pool, *, partner_id: str, order_id: str) -> None:
     """Raises WrongState with what ended the order's reversal, when that was not its success."""
     known = await reversal_store.find_reversal(conn, partner_id=partner_id, order_id=order_id)
-    if known is not None and known.outcome not in {None, reversals.Outcome.REVERSED}:
-        raise model.WrongState(f"the order was not reversed: {known.why}")
+    if known is not None and known.outcome in _WHY:
+        raise model.WrongState(_WHY[known.outcome])
 
 
 async def _check_allowed(conn: pool.Connection, order: model.Order, *, now: datetime) -> None:
