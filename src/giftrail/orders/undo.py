@@ -31,7 +31,7 @@ WAITS = backoff.Doubling(first_seconds=2.0, last_seconds=300.0)
 # What a partner is told; what a provider said is the operator's to read.
 _WHY: Mapping[reversals.Outcome | None, str] = {
     reversals.Outcome.REFUSED: "the order was not reversed: its issuer does not take the vouchers back",
-    reversals.Outcome.UNKNOWN: "the order was not reversed yet: the operator is finding out what became of its vouchers",
+    reversals.Outcome.UNKNOWN: "the order was not reversed yet: the operator is finding out what became of it",
 }
 
 _log = structlog.get_logger()
