@@ -28,6 +28,8 @@ from giftrail_client.errors import (
     UnexpectedAnswer,
     WrongOrderState,
 )
+from giftrail_client.inbox import Inbox, Kept, MemoryInbox, SqliteInbox
+from giftrail_client.mirror import AsyncCatalogMirror, CatalogMirror
 from giftrail_client.models import (
     AmountRestrictions,
     Attempt,
@@ -43,12 +45,15 @@ from giftrail_client.models import (
     Transaction,
     Voucher,
 )
+from giftrail_client.router import Answer, WebhookRouter
 from giftrail_client.sync import Giftrail
 from giftrail_client.tokens import FileTokenStore, MemoryTokenStore, Token, TokenStore
 from giftrail_client.webhooks import Event, VerificationFailed, verify
 
 __all__ = [
     "AmountRestrictions",
+    "Answer",
+    "AsyncCatalogMirror",
     "AsyncGiftrail",
     "Attempt",
     "AuthenticationFailed",
@@ -56,6 +61,7 @@ __all__ = [
     "Brand",
     "BrandNotFound",
     "CannotReach",
+    "CatalogMirror",
     "Delivery",
     "Difference",
     "Endpoint",
@@ -63,7 +69,10 @@ __all__ = [
     "FileTokenStore",
     "Giftrail",
     "GiftrailError",
+    "Inbox",
     "InvalidRequest",
+    "Kept",
+    "MemoryInbox",
     "MemoryTokenStore",
     "NotAllowed",
     "NotFound",
@@ -79,6 +88,7 @@ __all__ = [
     "ReferenceConflict",
     "ServiceError",
     "SpendingLimitExceeded",
+    "SqliteInbox",
     "SubError",
     "Token",
     "TokenStore",
@@ -87,6 +97,7 @@ __all__ = [
     "UnexpectedAnswer",
     "VerificationFailed",
     "Voucher",
+    "WebhookRouter",
     "WrongOrderState",
     "verify",
 ]

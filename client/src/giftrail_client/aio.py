@@ -45,12 +45,12 @@ class AsyncGiftrail:
         self._own = http is None
         self._base_url = base_url.rstrip("/")
         self._http = httpx.AsyncClient(**transport.options(self._base_url, timeout_seconds)) if http is None else http
-        self.brands = Brands(self)
-        self.orders = Orders(self)
-        self.vouchers = Vouchers(self)
-        self.wallet = Wallet(self)
-        self.webhooks = Webhooks(self)
-        self.events = Events(self)
+        self.brands: Brands = Brands(self)
+        self.orders: Orders = Orders(self)
+        self.vouchers: Vouchers = Vouchers(self)
+        self.wallet: Wallet = Wallet(self)
+        self.webhooks: Webhooks = Webhooks(self)
+        self.events: Events = Events(self)
 
     async def __aenter__(self) -> AsyncGiftrail:  # noqa: PYI034 — Self is not in Python 3.10
         return self
@@ -186,10 +186,22 @@ class Orders:
         ended = await self._client.run(flows.wait(order, schedule=schedule, clock=self._client.clock))
         return lists.unless_failed(ended, raise_failed=raise_failed)
 
-    async def retry(self, order: models.Order, **more: Any) -> models.Order:
-        """Place a FAILED order anew: its brand read again, a new reference. Raises ValueError when it did not fail."""
-        body = await self._client.run(lists.body_of_retry(order, more))
-        return await self._client.run(flows.place(body))
+    async def retry(
+        self,
+        order: models.Order,
+        *,
+        denominations: bodies.Denominations | None = None,
+        reference_id: str | None = None,
+        raise_failed: bool = False,
+    ) -> models.Order:
+        """Place a FAILED order anew: its brand read again and checked, under a new reference.
+
+        An order that `place` returned knows what was asked for; for one that was read, give its `denominations`.
+        Raises ValueError when it did not fail, or its brand does not allow it now.
+        """
+        body = await self._client.run(lists.body_of_retry(order, denominations, reference_id))
+        again = await self._client.run(flows.place(body))
+        return lists.unless_failed(again, raise_failed=raise_failed)
 
     async def quote(
         self,

@@ -112,7 +112,7 @@ class ServiceError(GiftrailError):
         self.code = code
         self.message = message
         self.request_id = request_id
-        self.sub_errors = tuple(sub_errors)
+        self.sub_errors: tuple[SubError, ...] = tuple(sub_errors)
         self.order_id = order_id
         self.retry_after_seconds = retry_after_seconds
         super().__init__(f"{status} {id or ''} {message} (requestId {request_id})".replace("  ", " "))

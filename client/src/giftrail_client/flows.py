@@ -9,8 +9,8 @@ import logging
 import random
 import uuid
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -27,7 +27,7 @@ FIRST_PAUSE_SECONDS = 0.5
 TRIES = 4
 PLACEMENT_TRIES = 6
 # The specification: poll first after about a minute, about five attempts, and give up after 15 minutes.
-POLL_AFTER_SECONDS = (60.0, 120.0, 180.0, 240.0, 300.0)
+POLL_AFTER_SECONDS: tuple[float, ...] = (60.0, 120.0, 180.0, 240.0, 300.0)
 GIVE_UP_SECONDS = 900.0
 _API = "/v1/partners"
 
@@ -143,7 +143,8 @@ def place(body: Mapping[str, Any], *, wait_seconds: int | None = None) -> Flow[m
     for tries in range(1, PLACEMENT_TRIES + 1):
         try:
             reply = yield from call("POST", "/orders", body=body, headers=headers)
-            return _tell_failure(read(reply, models.order, replayed=reply.headers.get("idempotent-replayed") == "true"))
+            replayed = reply.headers.get("idempotent-replayed") == "true"
+            return _placed(read(reply, models.order, replayed=replayed), body)
         except errors.RateLimited as error:  # refused before anything was done
             why = error
             yield Pause(_pause_seconds(tries, error.retry_after_seconds))
@@ -152,11 +153,15 @@ def place(body: Mapping[str, Any], *, wait_seconds: int | None = None) -> Flow[m
             why = error
         found = yield from _find_placed(reference_id, why)
         if found is not None:
-            return _tell_failure(found)
+            return _placed(found, body)
         yield Pause(_pause_seconds(tries, None))
     if isinstance(why, (errors.RateLimited, errors.Unavailable)):
         raise why  # the last look-up said that it is not there
     raise errors.OutcomeUnknown(reference_id, why) from why
+
+
+def _placed(order: models.Order, body: Mapping[str, Any]) -> models.Order:
+    return _tell_failure(replace(order, request=body))
 
 
 def _find_placed(reference_id: str, why: errors.GiftrailError) -> Flow[models.Order | None]:
@@ -172,14 +177,15 @@ def _find_placed(reference_id: str, why: errors.GiftrailError) -> Flow[models.Or
 def wait(order: models.Order, *, schedule: tuple[float, ...], clock: Callable[[], float]) -> Flow[models.Order]:
     """Poll until the order is terminal. Raises OrderTimedOut after 15 minutes, OrderStillProcessing when polled out."""
     placed_at = order.created_at.timestamp() if order.created_at else clock()
+    if order.is_terminal:
+        return order
     for seconds in schedule:
-        if order.is_terminal:
-            return order
         left = placed_at + GIVE_UP_SECONDS - clock()
         yield Pause(min(seconds, max(left, 0.0)))
-        order = yield from get(f"/orders/{quote(order.id, safe='')}", models.order)
-    if order.is_terminal:
-        return _tell_failure(order)
+        read_now = yield from get(f"/orders/{quote(order.id, safe='')}", models.order)
+        order = replace(read_now, request=order.request)
+        if order.is_terminal:
+            return _tell_failure(order)
     if clock() - placed_at >= GIVE_UP_SECONDS:
         raise errors.OrderTimedOut(order)
     raise errors.OrderStillProcessing(order)
@@ -278,6 +284,6 @@ def _retry_after(value: str | None) -> float | None:
     except (ValueError, OverflowError):
         pass
     try:
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(timezone.utc)).total_seconds())
     except (TypeError, ValueError, OverflowError):
         return None

@@ -15,14 +15,23 @@ T = TypeVar("T")
 
 def brands(*, page_no: int, limit: int, filters: Mapping[str, Any]) -> flows.Flow[models.Page[models.Brand]]:
     """A page of the catalogue; its cursor is the number of the next page."""
+    return flows.get("/products", _brand_page, query={"pageNo": page_no, "limit": limit, **filters})
 
-    def read(members: Any) -> models.Page[models.Brand]:
-        data = tuple(models.brand(one) for one in models.rows(members))
-        following = members.get("nextCursor") if isinstance(members, dict) else None
-        total = members.get("total") if isinstance(members, dict) else None
-        return models.Page(data, following["pageNo"] if following else None, total)
 
-    return flows.get("/products", read, query={"pageNo": page_no, "limit": limit, **filters})
+def brands_if_changed(
+    *, page_no: int, limit: int, etag: str | None
+) -> flows.Flow[tuple[str | None, models.Page[models.Brand]] | None]:
+    """A page of the catalogue and its ETag; None when it is still that of `etag`."""
+    headers = {} if etag is None else {"If-None-Match": etag}
+    reply = yield from flows.call("GET", "/products", query={"pageNo": page_no, "limit": limit}, headers=headers)
+    return None if reply.status == 304 else (reply.headers.get("etag"), flows.read(reply, _brand_page))
+
+
+def _brand_page(members: Any) -> models.Page[models.Brand]:
+    data = tuple(models.brand(one) for one in models.rows(members))
+    following = members.get("nextCursor") if isinstance(members, dict) else None
+    total = members.get("total") if isinstance(members, dict) else None
+    return models.Page(data, following["pageNo"] if following else None, total)
 
 
 def brand(brand_id: str) -> flows.Flow[models.Brand]:
@@ -157,21 +166,29 @@ def redeliver(event_id: str) -> flows.Flow[int]:
     return flows.post(f"/events/{_segment(event_id)}/redeliver", lambda members: int(members["endpoints"]))
 
 
-def body_of_retry(order: models.Order, more: Mapping[str, Any]) -> flows.Flow[dict[str, Any]]:
-    """The body of a FAILED order placed anew. Raises ValueError, NotFound."""
+def body_of_retry(
+    order: models.Order, denominations: bodies.Denominations | None, reference_id: str | None
+) -> flows.Flow[dict[str, Any]]:
+    """The body of a FAILED order placed anew: its brand read again, a new reference. Raises ValueError, NotFound."""
     if not order.failed or order.product_id is None:
         raise ValueError(f"order {order.id} is {order.status}: only a FAILED order is retried with a new reference")
-    if "denominations" not in more:
-        raise ValueError("give the denominations again: the service does not tell them")
+    if reference_id == order.reference_id:
+        raise ValueError(f"{reference_id!r} is the FAILED order's own reference: a retry takes a new one")
+    before = order.request or {}
+    if denominations is None:
+        denominations = {line["denomination"]: line["quantity"] for line in before.get("denominationDetails", ())}
+    if not denominations:
+        raise ValueError("give the denominations again: the service does not tell those of an order that was read")
     found = yield from brand(order.product_id)
-    if not found.is_active:
-        raise ValueError(f"brand {found.id} is {found.status}: it is not to be offered")
+    against = found.check(denominations)
+    if against:
+        raise ValueError(f"the brand does not allow this order now: {'; '.join(against)}")
     return bodies.order(
         found.id,
-        more["denominations"],
-        reference_id=more.get("reference_id"),
-        customer=more.get("customer"),
-        delivery=more.get("delivery"),
+        denominations,
+        reference_id=reference_id,
+        customer=before.get("customerDetails"),
+        delivery=before.get("deliveryDetails"),
     )
 
 

@@ -86,7 +86,10 @@ class Voucher:
 
 @dataclass(frozen=True)
 class Order:
-    """Specification, Order. `replayed`: the service had it already under this reference and content."""
+    """Specification, Order. `replayed`: the service had it already under this reference and content.
+
+    `request` is the body that `place` sent, None of an order that was read.
+    """
 
     id: str
     reference_id: str
@@ -101,6 +104,7 @@ class Order:
     reversal_pending: bool
     replayed: bool = False
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    request: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def is_terminal(self) -> bool:
@@ -381,4 +385,4 @@ def _number(value: Any) -> Decimal | None:
 def moment(value: Any) -> datetime | None:
     """A moment as RFC 3339 writes it. Raises ValueError."""
     # Python 3.10 does not read the Z of RFC 3339.
-    return datetime.fromisoformat(value.replace("Z", "+00:00")) if isinstance(value, str) else None  # noqa: FURB162
+    return datetime.fromisoformat(value.replace("Z", "+00:00")) if isinstance(value, str) else None

@@ -7,10 +7,10 @@ import binascii
 import hashlib
 import hmac
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from giftrail_client import errors, models, wire
 
@@ -30,6 +30,14 @@ _MEMBERS_OF = {
     BRAND_UPDATED: {"denominationType", "amountRestrictions"},
     BRAND_DISCOUNT_UPDATED: {"discountPercentage"},
 }
+
+
+class Headers(Protocol):
+    """The headers of a request, in any case: a dict, or what a web framework has."""
+
+    def items(self) -> Iterable[tuple[str, str]]:
+        """Name and value of each."""
+        ...
 
 
 class VerificationFailed(errors.GiftrailError):
@@ -73,7 +81,7 @@ class Event:
 
 def verify(
     raw_body: bytes,
-    headers: Mapping[str, str],
+    headers: Headers,
     secret: str | Sequence[str],
     *,
     now: float | None = None,
