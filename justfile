@@ -12,9 +12,11 @@ lint:
     ruff check .
     ruff format --check .
 
-# Mypy, strict
+# Mypy, strict; and the SDK's types as another checker of its users may see them, whole
 types:
     mypy
+    basedpyright
+    basedpyright --ignoreexternal --verifytypes giftrail_client >/dev/null
 
 # The import contracts
 floors:

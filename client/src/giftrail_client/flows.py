@@ -31,7 +31,7 @@ POLL_AFTER_SECONDS: tuple[float, ...] = (60.0, 120.0, 180.0, 240.0, 300.0)
 GIVE_UP_SECONDS = 900.0
 _API = "/v1/partners"
 
-log = logging.getLogger("giftrail_client")
+log: logging.Logger = logging.getLogger("giftrail_client")
 
 
 @dataclass(frozen=True)

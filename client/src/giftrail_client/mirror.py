@@ -19,7 +19,7 @@ MAX_AGE_SECONDS = 3600.0
 RETRY_SECONDS = 30.0
 KINDS: tuple[str, ...] = (webhooks.BRAND_UPDATED, webhooks.BRAND_DISCOUNT_UPDATED)
 
-log = logging.getLogger("giftrail_client")
+log: logging.Logger = logging.getLogger("giftrail_client")
 
 
 class _Shelf:

@@ -33,7 +33,7 @@ RETRY_AFTER_SECONDS: tuple[float, ...] = (1.0, 10.0, 60.0, 300.0, 1800.0)
 # How often the inbox is looked at unasked: for what is to be tried again, and what other processes left.
 LOOK_EVERY_SECONDS = 1.0
 
-log = logging.getLogger("giftrail_client")
+log: logging.Logger = logging.getLogger("giftrail_client")
 
 
 @dataclass(frozen=True)
