@@ -132,19 +132,21 @@ def post(path: str, read_body: Callable[[Any], T], *, body: Any = None, is_safe:
     return read(reply, read_body)
 
 
-def place(body: Mapping[str, Any], *, wait_seconds: int | None = None) -> Flow[models.Order]:
+def place(
+    body: Mapping[str, Any], *, clock: Callable[[], float], wait_seconds: int | None = None
+) -> Flow[models.Order]:
     """Place an order and never two: after a lost answer it is looked up, and sent again only when it is not there.
 
     Raises OutcomeUnknown when nobody answers; ServiceError when the service refuses it; the FAILED order is returned.
     """
-    reference_id = body["referenceId"]
+    reference_id, sent_at = body["referenceId"], clock()
     headers = {} if wait_seconds is None else {"Prefer": f"wait={wait_seconds}"}
     why: errors.GiftrailError = errors.CannotReach("the order was not sent")
     for tries in range(1, PLACEMENT_TRIES + 1):
         try:
             reply = yield from call("POST", "/orders", body=body, headers=headers)
             replayed = reply.headers.get("idempotent-replayed") == "true"
-            return _placed(read(reply, models.order, replayed=replayed), body)
+            return _placed(read(reply, models.order, replayed=replayed), body, sent_at)
         except errors.RateLimited as error:  # refused before anything was done
             why = error
             yield Pause(_pause_seconds(tries, error.retry_after_seconds))
@@ -153,15 +155,16 @@ def place(body: Mapping[str, Any], *, wait_seconds: int | None = None) -> Flow[m
             why = error
         found = yield from _find_placed(reference_id, why)
         if found is not None:
-            return _placed(found, body)
-        yield Pause(_pause_seconds(tries, None))
+            return _placed(found, body, sent_at)
+        yield Pause(_pause_seconds(tries, getattr(why, "retry_after_seconds", None)))
     if isinstance(why, (errors.RateLimited, errors.Unavailable)):
         raise why  # the last look-up said that it is not there
     raise errors.OutcomeUnknown(reference_id, why) from why
 
 
-def _placed(order: models.Order, body: Mapping[str, Any]) -> models.Order:
-    return _tell_failure(replace(order, request=body))
+def _placed(order: models.Order, body: Mapping[str, Any], sent_at: float) -> models.Order:
+    # A replayed order is as old as the service says, not as this request.
+    return tell_failure(replace(order, request=body, sent_at=None if order.replayed else sent_at))
 
 
 def _find_placed(reference_id: str, why: errors.GiftrailError) -> Flow[models.Order | None]:
@@ -175,19 +178,23 @@ def _find_placed(reference_id: str, why: errors.GiftrailError) -> Flow[models.Or
 
 
 def wait(order: models.Order, *, schedule: tuple[float, ...], clock: Callable[[], float]) -> Flow[models.Order]:
-    """Poll until the order is terminal. Raises OrderTimedOut after 15 minutes, OrderStillProcessing when polled out."""
-    placed_at = order.created_at.timestamp() if order.created_at else clock()
+    """Poll until the order is terminal. Raises OrderTimedOut after 15 minutes, OrderStillProcessing when polled out.
+
+    The service's clock may be ahead of the client's, or behind it: no order is older than this client's placing it.
+    """
     if order.is_terminal:
         return order
+    now = clock()
+    told_at = order.created_at.timestamp() if order.created_at else now
+    gives_up_at = max(min(told_at, now), order.sent_at or 0.0) + GIVE_UP_SECONDS
     for seconds in schedule:
-        left = placed_at + GIVE_UP_SECONDS - clock()
-        yield Pause(min(seconds, max(left, 0.0)))
+        yield Pause(min(seconds, max(gives_up_at - clock(), 0.0)))
         read_now = yield from get(f"/orders/{quote(order.id, safe='')}", models.order)
-        order = replace(read_now, request=order.request)
+        order = replace(read_now, request=order.request, sent_at=order.sent_at)
         if order.is_terminal:
-            return _tell_failure(order)
-    if clock() - placed_at >= GIVE_UP_SECONDS:
-        raise errors.OrderTimedOut(order)
+            return tell_failure(order)
+        if clock() >= gives_up_at:
+            raise errors.OrderTimedOut(order)
     raise errors.OrderStillProcessing(order)
 
 
@@ -251,7 +258,8 @@ def read(reply: Reply, read_body: Callable[..., T], **more: Any) -> T:
         ) from None
 
 
-def _tell_failure(order: models.Order) -> models.Order:
+def tell_failure(order: models.Order) -> models.Order:
+    """The order; when it failed, a line in the log says so (specification, Errors)."""
     if order.failed:
         log.warning(
             "order %s (reference %s) failed: %s (%s)",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +17,7 @@ from typing import Protocol
 REMEMBER_SECONDS = 100 * 24 * 3600.0
 # How long a process waits for another one that writes to the file.
 BUSY_SECONDS = 30.0
+BUSY_PAUSE_SECONDS = 0.01
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ class MemoryInbox:
 
     def __init__(self) -> None:
         self._rows: dict[str, _Row] = {}
+        self._done: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def put(self, event_id: str, kind: str, raw_body: bytes, *, now: float) -> bool:
@@ -100,13 +105,15 @@ class MemoryInbox:
     def done(self, event_id: str, *, now: float) -> None:
         """The event is handled."""
         with self._lock:
-            self._rows[event_id].raw_body, self._rows[event_id].done_at = b"", now
-            # In the order of their arrival, so the oldest are in front.
-            for oldest in list(self._rows):
-                done_at = self._rows[oldest].done_at
-                if done_at is None or done_at > now - REMEMBER_SECONDS:
-                    break
-                del self._rows[oldest]
+            row = self._rows.get(event_id)
+            if row is None:
+                return
+            row.raw_body, row.done_at = b"", now
+            # In the order in which they were done, so the oldest are in front.
+            self._done[event_id] = now
+            for oldest, done_at in list(itertools.islice(self._done.items(), 2)):
+                if done_at < now - REMEMBER_SECONDS:
+                    del self._done[oldest], self._rows[oldest]
 
     def postpone(self, event_id: str, *, until: float) -> None:
         """Make a claimed event due at `until`."""
@@ -136,6 +143,12 @@ CREATE INDEX IF NOT EXISTS event_done ON event (done_at) WHERE done_at IS NOT NU
 """
 
 
+# A fork in the middle of a use would leave SQLite's own locks held in the child.
+_using = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_using.acquire, after_in_parent=_using.release, after_in_child=_using.release)
+
+
 class SqliteInbox:
     """Keeps events in an SQLite file on a local disk, that several processes of one machine may share.
 
@@ -146,17 +159,18 @@ class SqliteInbox:
     def __init__(self, path: str | Path) -> None:
         self._path = str(path)
         with self._open() as conn:
-            conn.execute("PRAGMA journal_mode = WAL")
+            _write_ahead(conn)
             conn.executescript(_SCHEMA)
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        conn = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
-        try:
-            conn.execute("PRAGMA synchronous = FULL")
-            yield conn
-        finally:
-            conn.close()
+        with _using:
+            conn = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
+            try:
+                conn.execute("PRAGMA synchronous = FULL")
+                yield conn
+            finally:
+                conn.close()
 
     def put(self, event_id: str, kind: str, raw_body: bytes, *, now: float) -> bool:
         """Keep an event on the disk; False when it is known already. Raises sqlite3.Error."""
@@ -208,3 +222,17 @@ class SqliteInbox:
                 "SELECT event_id, kind, raw_body, tries FROM event WHERE due_at IS NOT NULL ORDER BY number"
             ).fetchall()
         return [Kept(*row) for row in rows]
+
+
+def _write_ahead(conn: sqlite3.Connection) -> None:
+    """Set the journal's mode; SQLite does not wait by itself for others that are opening the file."""
+    gives_up_at = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            conn.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() >= gives_up_at:
+                raise
+            time.sleep(BUSY_PAUSE_SECONDS)
+        else:
+            return

@@ -41,7 +41,12 @@ def brand(brand_id: str) -> flows.Flow[models.Brand]:
 
 def order(order_id: str) -> flows.Flow[models.Order]:
     """One order."""
-    return flows.get(f"/orders/{_segment(order_id)}", models.order)
+    return flows.tell_failure((yield from flows.get(f"/orders/{_segment(order_id)}", models.order)))
+
+
+def order_by_reference(reference_id: str) -> flows.Flow[models.Order]:
+    """The order of a reference."""
+    return flows.tell_failure((yield from flows.get(flows.by_reference_path(reference_id), models.order)))
 
 
 def orders(

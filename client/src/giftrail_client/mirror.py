@@ -53,16 +53,22 @@ class _Shelf:
                 break
         self._brands, self.read_at = brands, now
 
-    def reread(self, brand_id: str) -> flows.Flow[None]:
-        """Read one brand again; one that is no longer ours is gone."""
-        if self._brands is None:
+    def reread(self, event: webhooks.Event, now: float) -> flows.Flow[None]:
+        """Read the brand of an event again; one that is no longer ours is gone.
+
+        An event may come before the process that is asked has seen the change: then what the event says holds.
+        """
+        brand_id = event.brand_id
+        if self._brands is None or brand_id is None:
             return
-        brands = dict(self._brands)
         try:
-            brands[brand_id] = yield from lists.brand(brand_id)
+            brand = yield from lists.brand(brand_id)
         except errors.NotFound:
-            brands.pop(brand_id, None)
-        self._brands = brands
+            self._brands = {name: kept for name, kept in self._brands.items() if name != brand_id}
+            return
+        if brand_id not in self._brands:  # where it stands among the others, the service knows
+            yield from self.refresh(now)
+        self._brands = {**self._brands, brand_id: _with_news(brand, event)}
 
     def is_old(self, now: float, max_age_seconds: float) -> bool:
         """Whether it is to be refreshed."""
@@ -92,9 +98,8 @@ class CatalogMirror:
 
     def on_event(self, event: webhooks.Event) -> None:
         """Read the brand of an event again. Raises ServiceError, CannotReach."""
-        if event.brand_id is not None:
-            with self._reading:
-                self._client.run(self._shelf.reread(event.brand_id))
+        with self._reading:
+            self._client.run(self._shelf.reread(event, self._client.clock()))
 
     def refresh(self) -> None:
         """Read what changed, now. Raises ServiceError, CannotReach."""
@@ -103,13 +108,15 @@ class CatalogMirror:
 
     def list(self) -> list[models.Brand]:
         """The ACTIVE brands, in the service's order. Raises only when nothing was ever read."""
-        if self._is_old():
-            with self._reading:
+        # While one reads, the others are served what is known.
+        if self._is_old() and self._reading.acquire(blocking=self._shelf.read_at is None):
+            try:
                 if self._is_old():
-                    try:
-                        self._client.run(self._shelf.refresh(self._client.clock()))
-                    except errors.GiftrailError as error:
-                        _serve_on(self._shelf, error, self._client.clock(), self._max_age_seconds)
+                    self._client.run(self._shelf.refresh(self._client.clock()))
+            except errors.GiftrailError as error:
+                _serve_on(self._shelf, error, self._client.clock(), self._max_age_seconds)
+            finally:
+                self._reading.release()
         return list(self._shelf.active())
 
     def get(self, brand_id: str) -> models.Brand | None:
@@ -135,9 +142,8 @@ class AsyncCatalogMirror:
 
     async def on_event(self, event: webhooks.Event) -> None:
         """Read the brand of an event again. Raises ServiceError, CannotReach."""
-        if event.brand_id is not None:
-            async with self._reading:
-                await self._client.run(self._shelf.reread(event.brand_id))
+        async with self._reading:
+            await self._client.run(self._shelf.reread(event, self._client.clock()))
 
     async def refresh(self) -> None:
         """Read what changed, now. Raises ServiceError, CannotReach."""
@@ -146,13 +152,14 @@ class AsyncCatalogMirror:
 
     async def list(self) -> list[models.Brand]:
         """The ACTIVE brands, in the service's order. Raises only when nothing was ever read."""
-        if self._is_old():
+        # While one reads, the others are served what is known.
+        if self._is_old() and not (self._reading.locked() and self._shelf.read_at is not None):
             async with self._reading:
-                if self._is_old():
-                    try:
+                try:
+                    if self._is_old():
                         await self._client.run(self._shelf.refresh(self._client.clock()))
-                    except errors.GiftrailError as error:
-                        _serve_on(self._shelf, error, self._client.clock(), self._max_age_seconds)
+                except errors.GiftrailError as error:
+                    _serve_on(self._shelf, error, self._client.clock(), self._max_age_seconds)
         return list(self._shelf.active())
 
     async def get(self, brand_id: str) -> models.Brand | None:
@@ -161,6 +168,21 @@ class AsyncCatalogMirror:
 
     def _is_old(self) -> bool:
         return self._shelf.is_old(self._client.clock(), self._max_age_seconds)
+
+
+def _with_news(brand: models.Brand, event: webhooks.Event) -> models.Brand:
+    """The brand, with what a younger event tells of it."""
+    updated_at = models.moment(brand.raw.get("updatedAt"))
+    if event.occurred_at is None or updated_at is None or updated_at > event.occurred_at:
+        return brand
+    members = dict(brand.raw)
+    limits = dict(members.get("amountRestrictions") or {})
+    told = event.body
+    members |= {name: told[name] for name in ("status", "denominationType", "discountPercentage") if name in told}
+    limits |= told.get("amountRestrictions") or {}
+    if "denominations" in told:
+        limits["denominations"] = told["denominations"]
+    return models.brand(members | {"amountRestrictions": limits})
 
 
 def _serve_on(shelf: _Shelf, error: errors.GiftrailError, now: float, max_age_seconds: float) -> None:

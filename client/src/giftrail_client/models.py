@@ -88,7 +88,7 @@ class Voucher:
 class Order:
     """Specification, Order. `replayed`: the service had it already under this reference and content.
 
-    `request` is the body that `place` sent, None of an order that was read.
+    `request` is the body that `place` sent, `sent_at` when (of the client's clock); None of an order that was read.
     """
 
     id: str
@@ -105,6 +105,7 @@ class Order:
     replayed: bool = False
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     request: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
+    sent_at: float | None = field(default=None, repr=False, compare=False)
 
     @property
     def is_terminal(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 # More vouchers than a service of the contract takes in one order.
 MAX_VOUCHERS = 1000
+MAX_LINES = 100
 
 
 def check(brand: Brand, denominations: Mapping[Any, int], *, amount: Any = None) -> list[str]:
@@ -25,22 +26,30 @@ def check(brand: Brand, denominations: Mapping[Any, int], *, amount: Any = None)
     if amount is not None and wire.amount(amount) != total:
         found.append(f"amount is {amount} but the denominations add up to {total}")
     for denomination, quantity in lines.items():
-        if brand.denomination_type == "FIXED" and denomination not in limits.denominations:
-            found.append(f"{denomination} is not one of {', '.join(map(str, limits.denominations))}")
-        elif brand.denomination_type != "FIXED" and not _within(
-            denomination, limits.min_voucher_amount, limits.max_voucher_amount
-        ):
-            found.append(f"{denomination} is not from {limits.min_voucher_amount} to {limits.max_voucher_amount}")
-        if limits.max_vouchers_per_denomination is not None and quantity > limits.max_vouchers_per_denomination:
-            found.append(f"{quantity} vouchers of {denomination} are more than {limits.max_vouchers_per_denomination}")
+        found += _check_line(brand, denomination, quantity)
     if not _within(total, limits.min_order_amount, limits.max_order_amount):
         found.append(f"{total} in all is not from {limits.min_order_amount} to {limits.max_order_amount}")
-    count = sum(lines.values())
-    if limits.max_vouchers_per_order is not None and count > limits.max_vouchers_per_order:
-        found.append(f"{count} vouchers are more than {limits.max_vouchers_per_order}")
-    if limits.max_denominations_per_order is not None and len(lines) > limits.max_denominations_per_order:
-        found.append(f"{len(lines)} denominations are more than {limits.max_denominations_per_order}")
+    count, most = sum(lines.values()), min(limits.max_vouchers_per_order or MAX_VOUCHERS, MAX_VOUCHERS)
+    if count > most:
+        found.append(f"{count} vouchers are more than {most}")
+    most = min(limits.max_denominations_per_order or MAX_LINES, MAX_LINES)
+    if len(lines) > most:
+        found.append(f"{len(lines)} denominations are more than {most}")
     return found
+
+
+def _check_line(brand: Brand, denomination: Decimal, quantity: int) -> Iterator[str]:
+    limits = brand.amount_restrictions
+    if denomination <= 0 or quantity < 1:
+        yield f"{quantity} vouchers of {denomination} are no order"
+    if brand.denomination_type == "FIXED" and denomination not in limits.denominations:
+        yield f"{denomination} is not one of {', '.join(map(str, limits.denominations))}"
+    elif brand.denomination_type != "FIXED" and not _within(
+        denomination, limits.min_voucher_amount, limits.max_voucher_amount
+    ):
+        yield f"{denomination} is not from {limits.min_voucher_amount} to {limits.max_voucher_amount}"
+    if limits.max_vouchers_per_denomination is not None and quantity > limits.max_vouchers_per_denomination:
+        yield f"{quantity} vouchers of {denomination} are more than {limits.max_vouchers_per_denomination}"
 
 
 def plan(brand: Brand, amount: Any) -> dict[Decimal, int] | None:

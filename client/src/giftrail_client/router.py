@@ -66,9 +66,7 @@ class WebhookRouter:
         self._clock = clock
         self._handlers: dict[str, list[Handler]] = {}
         self._for_others: list[Handler] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._worker: _Worker | None = None
-        self._starting = threading.Lock()
+        self._desk = _Desk()
 
     def on(self, *kinds: str) -> Callable[[H], H]:
         """Handle events of these kinds; without any, those that nothing else handles. To decorate a function with.
@@ -111,25 +109,39 @@ class WebhookRouter:
             return Answer(503, "not kept")
         return Answer(202, event.id)
 
+    def run_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have async handlers run on this loop."""
+        self._own_desk().loop = loop
+
     def start(self, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """Handle what is undone from before, and what comes. Calling it again does nothing, but after a fork it starts.
 
         `loop` is where async handlers run.
         """
-        with self._starting:
-            self._loop = loop or self._loop
-            if self._worker is None or self._worker.pid != os.getpid() or not self._worker.is_alive():
-                self._worker = _Worker(self)
-                self._worker.start()
-            self._worker.wake()
+        desk = self._own_desk()
+        with desk.changed:
+            desk.loop = loop or desk.loop
+            if desk.worker is None or not desk.worker.is_alive():
+                desk.worker = _Worker(self, desk)
+                desk.worker.start()
+            desk.wake()
 
     def stop(self, *, timeout_seconds: float = 10.0) -> None:
         """Wait for the handlers that run, and handle nothing more until `start`."""
-        with self._starting:
-            worker, self._worker = self._worker, None
-        if worker is not None and worker.pid == os.getpid():
-            worker.stop()
+        desk = self._own_desk()
+        with desk.changed:
+            worker, desk.worker = desk.worker, None
+            if worker is not None:
+                worker.stopping = True
+                desk.wake()
+        if worker is not None:
             worker.join(timeout_seconds)
+
+    def _own_desk(self) -> _Desk:
+        """This process's: a fork has neither the threads nor the loop of its parent."""
+        if self._desk.pid != os.getpid():
+            self._desk = _Desk()
+        return self._desk
 
     def handle(self, event: webhooks.Event) -> None:
         """Run the handlers of an event. Raises what they raise."""
@@ -142,84 +154,95 @@ class WebhookRouter:
         async def run() -> None:
             await came
 
-        if self._loop is None or self._loop.is_closed():
-            asyncio.run(run())
+        loop = self._own_desk().loop
+        if loop is not None and loop.is_running():
+            asyncio.run_coroutine_threadsafe(run(), loop).result()
         else:
-            asyncio.run_coroutine_threadsafe(run(), self._loop).result()
+            asyncio.run(run())
 
     def now(self) -> float:
         """Seconds since the epoch."""
         return self._clock()
 
 
+class _Desk:
+    """What one process works on, shared by its workers; `changed` guards it, and every change of a claimed event."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.worker: _Worker | None = None
+        self.running: set[str] = set()
+        self.changed = threading.Condition()
+        self.woken = False
+
+    def wake(self) -> None:
+        """There is something to do; `changed` is held."""
+        self.woken = True
+        self.changed.notify_all()
+
+
 class _Worker(threading.Thread):
     """Claims what is due, runs each event in a thread of its own, and keeps it claimed while that runs."""
 
-    def __init__(self, router: WebhookRouter) -> None:
+    def __init__(self, router: WebhookRouter, desk: _Desk) -> None:
         super().__init__(name="giftrail-webhooks", daemon=True)
-        self.pid = os.getpid()
+        self.stopping = False
         self._router = router
         self._inbox = router.inbox
-        self._running: set[str] = set()
-        self._changed = threading.Condition()
-        self._woken = False
-        self._stopping = False
-
-    def wake(self) -> None:
-        """There is something to do."""
-        with self._changed:
-            self._woken = True
-            self._changed.notify_all()
-
-    def stop(self) -> None:
-        """Claim nothing more, and end when what runs is done."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify_all()
+        self._desk = desk
 
     def run(self) -> None:
-        """Until it is stopped."""
-        while not self._stopping:
+        """Until it is stopped and nothing runs."""
+        while not self.stopping or self._desk.running:
             try:
-                self._look()
+                for kept in self._claim():
+                    self._begin(kept)
             except Exception:
                 log.exception("the inbox of webhooks could not be read; trying again")
-            with self._changed:
-                self._changed.wait_for(lambda: self._woken or self._stopping, LOOK_EVERY_SECONDS)
-                self._woken = False
-        with self._changed:
-            self._changed.wait_for(lambda: not self._running)
+            with self._desk.changed:
+                self._desk.changed.wait_for(lambda: self._desk.woken, LOOK_EVERY_SECONDS)
+                self._desk.woken = False
 
-    def _look(self) -> None:
-        now = self._router.now()
-        with self._changed:
-            running = sorted(self._running)
-        if running:
-            self._inbox.renew(running, now=now, lease_seconds=LEASE_SECONDS)
-        free = MAX_HANDLERS - len(running)
-        for kept in self._inbox.claim(now=now, lease_seconds=LEASE_SECONDS, limit=free) if free else []:
-            with self._changed:
-                if kept.event_id in self._running:  # the process stood still for longer than the lease
-                    continue
-                self._running.add(kept.event_id)
-            # Threads that do not keep the process from ending: what they leave undone is run again.
+    def _claim(self) -> list[Kept]:
+        with self._desk.changed:
+            now, running = self._router.now(), self._desk.running
+            if running:
+                self._inbox.renew(sorted(running), now=now, lease_seconds=LEASE_SECONDS)
+            free = 0 if self.stopping else MAX_HANDLERS - len(running)
+            claimed = self._inbox.claim(now=now, lease_seconds=LEASE_SECONDS, limit=free) if free > 0 else []
+            # One that runs already is there when the process stood still for longer than the lease.
+            new = [kept for kept in claimed if kept.event_id not in running]
+            running.update(kept.event_id for kept in new)
+            return new
+
+    def _begin(self, kept: Kept) -> None:
+        try:
+            # A thread that does not keep the process from ending: what it leaves undone is run again.
             threading.Thread(target=self._handle, args=(kept,), name="giftrail-webhook", daemon=True).start()
+        except RuntimeError:
+            log.exception("no thread could be started for event %s (%s)", kept.event_id, kept.kind)
+            self._settle(kept, again_in_seconds=RETRY_AFTER_SECONDS[0])
 
     def _handle(self, kept: Kept) -> None:
         try:
             self._router.handle(webhooks.read(kept.raw_body, event_id=kept.event_id, kind=kept.kind))
-        except Exception:
+        except BaseException:  # a handler may be cancelled, or exit; its event is not lost by that
             after = RETRY_AFTER_SECONDS[min(kept.tries, len(RETRY_AFTER_SECONDS)) - 1]
             log.exception("event %s (%s) was not handled, again in %.0f s", kept.event_id, kept.kind, after)
-            self._settle(lambda now: self._inbox.postpone(kept.event_id, until=now + after), kept)
+            self._settle(kept, again_in_seconds=after)
         else:
-            self._settle(lambda now: self._inbox.done(kept.event_id, now=now), kept)
+            self._settle(kept, again_in_seconds=None)
 
-    def _settle(self, write: Callable[[float], None], kept: Kept) -> None:
-        try:
-            write(self._router.now())
-        except Exception:
-            log.exception("what became of event %s (%s) was not kept; it will run again", kept.event_id, kept.kind)
-        with self._changed:
-            self._running.discard(kept.event_id)
-        self.wake()
+    def _settle(self, kept: Kept, *, again_in_seconds: float | None) -> None:
+        with self._desk.changed:
+            now = self._router.now()
+            try:
+                if again_in_seconds is None:
+                    self._inbox.done(kept.event_id, now=now)
+                else:
+                    self._inbox.postpone(kept.event_id, until=now + again_in_seconds)
+            except Exception:
+                log.exception("what became of event %s (%s) was not kept; it will run again", kept.event_id, kept.kind)
+            self._desk.running.discard(kept.event_id)
+            self._desk.wake()

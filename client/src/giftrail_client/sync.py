@@ -150,7 +150,7 @@ class Orders:
         A FAILED order is returned, or raised with `raise_failed`. Raises OutcomeUnknown, ServiceError, ValueError.
         """
         body = bodies.order(product_id, denominations, reference_id=reference_id, customer=customer, delivery=delivery)
-        order = self._client.run(flows.place(body, wait_seconds=wait_seconds))
+        order = self._client.run(flows.place(body, clock=self._client.clock, wait_seconds=wait_seconds))
         return lists.unless_failed(order, raise_failed=raise_failed)
 
     def get(self, order_id: str) -> models.Order:
@@ -159,7 +159,7 @@ class Orders:
 
     def by_reference(self, reference_id: str) -> models.Order:
         """The order of a reference. Raises NotFound: then it was not created."""
-        return self._client.run(flows.get(flows.by_reference_path(reference_id), models.order))
+        return self._client.run(lists.order_by_reference(reference_id))
 
     def list(
         self,
@@ -199,7 +199,7 @@ class Orders:
         Raises ValueError when it did not fail, or its brand does not allow it now.
         """
         body = self._client.run(lists.body_of_retry(order, denominations, reference_id))
-        again = self._client.run(flows.place(body))
+        again = self._client.run(flows.place(body, clock=self._client.clock))
         return lists.unless_failed(again, raise_failed=raise_failed)
 
     def quote(

@@ -32,7 +32,10 @@ def application(router: WebhookRouter) -> Application:
         elif scope["method"] != "POST":
             await _send(send, Answer(405, "POST only"), allow=True)
         else:
-            body = await _read(receive)
+            try:
+                body = await _read(receive)
+            except ConnectionError:
+                return  # nobody is there to be answered
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             if body is None:
                 await _send(send, Answer(413, f"more than {MAX_BODY_BYTES} bytes"))
@@ -54,7 +57,7 @@ async def running(router: WebhookRouter) -> AsyncIterator[None]:
 
 async def answer(router: WebhookRouter, raw_body: bytes, headers: Headers) -> Answer:
     """What to answer; async handlers run on this loop, and the inbox does not hold it up."""
-    router.start(loop=asyncio.get_running_loop())
+    router.run_on(asyncio.get_running_loop())
     return await asyncio.to_thread(router.answer, raw_body, headers)
 
 
@@ -71,7 +74,7 @@ async def _read(receive: Receive) -> bytes | None:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return b""  # nobody is there to be answered
+            raise ConnectionError("the sender went away")
         pieces.append(message.get("body", b""))
         size += len(pieces[-1])
         if size > MAX_BODY_BYTES:

@@ -12,9 +12,15 @@ from django.views.decorators.csrf import csrf_exempt
 from giftrail_client.router import MAX_BODY_BYTES, WebhookRouter
 
 
-def view(router: WebhookRouter) -> Callable[[HttpRequest], HttpResponse]:
-    """A view that takes POST; its signature takes the place of a CSRF token. The router starts when it is made."""
-    router.start()
+def view(router: WebhookRouter, *, start: bool = True) -> Callable[[HttpRequest], HttpResponse]:
+    """A view that takes POST; the request's signature takes the place of a CSRF token.
+
+    The router starts when it is made, or with the first event, or where you call `router.start()`: let your server
+    do that, with `start=False` here, when `manage.py` commands load the URLs too. Async handlers run on loops of
+    their own.
+    """
+    if start:
+        router.start()
 
     def receive(request: HttpRequest) -> HttpResponse:
         if request.method != "POST":

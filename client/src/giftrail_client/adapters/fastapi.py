@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, Request, Response
+from starlette.requests import ClientDisconnect
 
 from giftrail_client.adapters import asgi
 from giftrail_client.router import MAX_BODY_BYTES, WebhookRouter
@@ -23,11 +24,14 @@ def routes(router: WebhookRouter, path: str) -> APIRouter:
 
     async def receive(request: Request) -> Response:
         pieces, size = [], 0
-        async for piece in request.stream():
-            pieces.append(piece)
-            size += len(piece)
-            if size > MAX_BODY_BYTES:
-                return Response(f"more than {MAX_BODY_BYTES} bytes", 413)
+        try:
+            async for piece in request.stream():
+                pieces.append(piece)
+                size += len(piece)
+                if size > MAX_BODY_BYTES:
+                    return Response(f"more than {MAX_BODY_BYTES} bytes", 413)
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody is there to read it
         answer = await asgi.answer(router, b"".join(pieces), request.headers)
         return Response(answer.text, answer.status, media_type="text/plain")
 
