@@ -86,6 +86,12 @@ def reverse(order_id: str, *, reason: str | None) -> flows.Flow[models.Order]:
     return flows.post(f"/orders/{_segment(order_id)}/reverse", models.order, body=body, is_safe=True)
 
 
+def resend_delivery(order_id: str, *, channels: Sequence[str] | None) -> flows.Flow[models.Order]:
+    """Not tried again by itself: a second try would be too soon."""
+    body = _given(channels=None if channels is None else list(channels))
+    return flows.post(f"/orders/{_segment(order_id)}/resend-delivery", models.order, body=body)
+
+
 def quote(body: Mapping[str, Any]) -> flows.Flow[models.Quote]:
     """What an order would come to; stores nothing, so it is tried again."""
     without = {name: value for name, value in body.items() if name != "referenceId"}

@@ -85,9 +85,21 @@ class Voucher:
 
 
 @dataclass(frozen=True)
+class RecipientDelivery:
+    """The last delivery of an order's vouchers by a channel: PENDING, SENT, FAILED or BOUNCED."""
+
+    channel: str
+    state: str
+    attempts: int
+    sent_at: datetime | None
+    reason: str | None
+
+
+@dataclass(frozen=True)
 class Order:
     """Specification, Order. `replayed`: the service had it already under this reference and content.
 
+    `deliveries` is empty unless the service delivers the vouchers to a recipient.
     `request` is the body that `place` sent, `sent_at` when (of the client's clock); None of an order that was read.
     """
 
@@ -102,6 +114,7 @@ class Order:
     debit: Decimal | None
     created_at: datetime | None
     reversal_pending: bool
+    deliveries: tuple[RecipientDelivery, ...] = ()
     replayed: bool = False
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     request: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
@@ -279,6 +292,16 @@ def order(members: Mapping[str, Any], *, replayed: bool = False) -> Order:
         debit=_number(members.get("debit")),
         created_at=moment(members.get("createdAt")),
         reversal_pending=bool(members.get("reversalPending")),
+        deliveries=tuple(
+            RecipientDelivery(
+                channel=one["channel"],
+                state=one["state"],
+                attempts=one.get("attempts") or 0,
+                sent_at=moment(one.get("sentAt")),
+                reason=one.get("reason"),
+            )
+            for one in (members.get("delivery") or {}).get("channels") or ()
+        ),
         replayed=replayed,
         raw=members,
     )

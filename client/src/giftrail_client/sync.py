@@ -226,6 +226,13 @@ class Orders:
         """Take a SUCCESS order back; it may be `reversal_pending` at first. Raises WrongOrderState, NotFound."""
         return self._client.run(lists.reverse(order_id, reason=reason))
 
+    def resend_delivery(self, order_id: str, *, channels: Sequence[str] | None = None) -> models.Order:
+        """Have the service deliver the vouchers to the order's recipients again: EMAIL, SMS, or all that it has.
+
+        Raises RateLimited when that is too soon, WrongOrderState, NotFound.
+        """
+        return self._client.run(lists.resend_delivery(order_id, channels=channels))
+
 
 class Vouchers:
     """Vouchers."""
