@@ -130,6 +130,22 @@ def test_books_that_agree_and_differ(house: House, program: PartnerProgram) -> N
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("amount", ["1e999999", "-1e999999", "1e-999999", "1" + "0" * 100_000])
+def test_an_amount_out_of_all_bounds_differs_and_costs_nothing(program: PartnerProgram, amount: str) -> None:
+    order = program.place().json()
+    line = f'{{"referenceId": "{order["referenceId"]}", "status": "SUCCESS", "amount": {amount}}}'
+    answer = program.post("/reconcile", content=f'{{"orders": [{line}]}}')
+    assert answer.status_code == 200
+    assert [one["member"] for one in answer.json()["differences"]] == ["amount"]
+
+
+def test_a_quote_tells_causes_in_the_order_of_a_placement(house: House, program: PartnerProgram) -> None:
+    brand = house.brand(providers=["stock"], cardType="CARD_NUMBER_SECURED", minOrderAmount=1_000)
+    house.enable(program, brand)
+    assert codes(quote(program, brand, {100: 1})) == ["E150", "E152"]
+    assert program.place(product_id=brand).json()["failureCode"] == "E150"
+
+
 def test_a_list_to_reconcile_is_checked(program: PartnerProgram) -> None:
     line = {"referenceId": "twice", "status": "SUCCESS", "amount": 1}
     for orders in ([], [line, line], [{"referenceId": "x"}], [line | {"amount": "1"}], [line | {"referenceId": ".."}]):

@@ -85,6 +85,11 @@ def discounted(amount_minor: int, *, percentage: Decimal) -> int:
 
 
 def plain(number: Decimal) -> int | Decimal:
-    """The number without exponent and trailing zeros: 5.0000 is 5, 12.5000 is 12.5."""
+    """The number without exponent and trailing zeros: 5.0000 is 5, 12.5000 is 12.5.
+
+    One that is out of all bounds stays as it is: its digits would fill the memory.
+    """
+    if number.adjusted() > _EXACT.prec:
+        return number
     whole = number.to_integral_value()
     return int(whole) if whole == number else number.normalize()

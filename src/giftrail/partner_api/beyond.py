@@ -34,7 +34,7 @@ async def quote(call: Call) -> Answer:
             conn, partner_id=call.partner.partner_id, limited=wallet.limited, moments=[call.now], currency=currency
         )
     exceeded = limits.find_exceeded(brand_id=brand.brand_id, amount_minor=wanted.amount_minor, at=call.now)
-    codes = [code async for code in _list_failures(call, brand, terms, wanted)]
+    codes = sorted([code async for code in _list_failures(call, brand, terms, wanted)], key=_ORDER.index)
     if debit_minor > wallet.available_minor:
         codes.append(failures.INSUFFICIENT_BALANCE)
     violations = [shapes.QuoteViolation(code, failures.REASONS[code].value) for code in codes]
@@ -51,6 +51,9 @@ async def quote(call: Call) -> Answer:
         violations=violations,
     )
     return Answer(wire.encode(body))
+
+
+_ORDER = [str(refusal) for refusal in rules.Refusal]
 
 
 async def _list_failures(

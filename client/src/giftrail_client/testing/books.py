@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from typing import Any
 
 from giftrail_client import webhooks
-from giftrail_client.testing import catalogue, reading, telling
+from giftrail_client.testing import catalogue, money, problems, telling, writing
+from giftrail_client.testing.wanted import Wanted
 
-CENT = Decimal("0.01")
 REVERSAL_HOURS = 24
 VALID_DAYS = 365
 
@@ -23,7 +23,7 @@ class FakeOrder:
     """An order; `ends_at` while it is PROCESSING."""
 
     id: str
-    wanted: reading.Wanted
+    wanted: Wanted
     brand: catalogue.FakeBrand
     debit: Decimal
     made_at: datetime
@@ -42,8 +42,7 @@ class FakeOrder:
             "failureReason": catalogue.REASONS[self.failure_code] if self.failure_code else None,
             "productId": self.brand.id, "amount": self.wanted.amount, "failureCode": self.failure_code,
             "debit": self.debit if self.status in {"SUCCESS", "PROCESSING", "REVERSED"} else Decimal(0),
-            "createdAt": self.made_at.isoformat(), "updatedAt": self.changed_at.isoformat(), "delivery": None,
-            "reversalPending": False,
+            "createdAt": self.made_at, "updatedAt": self.changed_at, "delivery": None, "reversalPending": False,
         }  # fmt: skip
         return told if listed else {**told, "vouchers": self.vouchers if self.status == "SUCCESS" else []}
 
@@ -64,48 +63,55 @@ class Books:
         if balance:
             self.move("TOP_UP", balance)
 
-    def move(self, kind: str, amount: Decimal, *, order: FakeOrder | None = None, note: str | None = None) -> None:
-        """Change what can be spent; tells when it falls below the threshold."""
+    def move(
+        self,
+        kind: str,
+        amount: Decimal,
+        *,
+        held: Decimal = Decimal(0),
+        order: FakeOrder | None = None,
+        note: str | None = None,
+    ) -> None:
+        """Change what can be spent, and what is held; tells when there is less than the threshold."""
         before = self.available
         self.available += amount
+        self.held += held
         self.transactions.append({
-            "id": f"trf_{uuid.uuid4().hex}", "kind": kind, "amount": amount, "balance": self.available,
-            "orderId": order.id if order else None, "referenceId": order.wanted.reference_id if order else None,
-            "note": note, "createdAt": self._now().isoformat(),
+            "id": f"trf_{len(self.transactions) + 1:012d}", "kind": kind,
+            "amount": held if kind == "CAPTURE" else amount,  # of a capture, what left the money held
+            "balance": self.available, "orderId": order.id if order else None,
+            "referenceId": order.wanted.reference_id if order else None, "note": note, "createdAt": self._now(),
         })  # fmt: skip
         if self.threshold is not None and before >= self.threshold > self.available:
             members = {"balance": self.available, "threshold": self.threshold}
             self._teller.append(webhooks.WALLET_LOW_BALANCE, members)
 
-    def debit_of(self, wanted: reading.Wanted, brand: catalogue.FakeBrand) -> Decimal:
-        """The amount less the discount, rounded half up."""
-        return wanted.amount - (wanted.amount * brand.discount_percentage / 100).quantize(CENT, ROUND_HALF_UP)
+    def debit_of(self, wanted: Wanted, brand: catalogue.FakeBrand) -> Decimal:
+        """The amount less the discount."""
+        return money.discounted(wanted.amount, brand.discount_percentage, self.currency)
 
-    def list_refusals(self, wanted: reading.Wanted, brand: catalogue.FakeBrand) -> list[str]:
-        """The codes with which the order fails, in the order in which they are told."""
+    def list_refusals(self, wanted: Wanted, brand: catalogue.FakeBrand) -> list[str]:
+        """All the codes with which the order would fail."""
         codes = list(brand.list_refusals(wanted.lines))
+        if not brand.in_stock and "E150" not in codes:
+            codes = sorted([*codes, "E150"], key=catalogue.ORDER.index)
         return [*codes, "E300"] if self.debit_of(wanted, brand) > self.available else codes
 
-    def place(self, wanted: reading.Wanted, brand: catalogue.FakeBrand) -> FakeOrder:
-        """A new order; the caller has looked the reference up."""
-        now = self._now()
-        debit = self.debit_of(wanted, brand)
-        order = FakeOrder(f"ord_{uuid.uuid4().hex}", wanted, brand, debit, now, now)
+    def place(self, wanted: Wanted, brand: catalogue.FakeBrand) -> FakeOrder:
+        """A new order; the caller has looked the reference up. Raises Refused."""
+        refusal = self._refuse(wanted, brand)
+        now, debit, fate = self._now(), self.debit_of(wanted, brand), brand.fate_of(wanted.lines)
+        order = FakeOrder(writing.new_id("ord", now=now), wanted, brand, debit, now, now)
         self.orders[order.id] = self.by_reference[wanted.reference_id] = order
-        refusals = self.list_refusals(wanted, brand)
-        fate = brand.fate_of(wanted.lines)
-        if refusals:
-            self._fail(order, refusals[0])
-        elif fate.after_seconds:
-            order.ends_at, order.succeeds = now + timedelta(seconds=fate.after_seconds), fate.succeeds
-            order.can_be_cancelled = fate.can_be_cancelled
-            self.held += debit
-            self.move("HOLD", -debit, order=order)
-        elif fate.succeeds:
+        if refusal is not None:
+            self._fail(order, refusal)
+        elif fate is None:
             self.move("DEBIT", -debit, order=order)
             self._succeed(order)
         else:
-            self._fail(order, "E200")
+            order.ends_at, order.succeeds = now + timedelta(seconds=fate.after_seconds), fate.succeeds
+            order.can_be_cancelled = fate.can_be_cancelled
+            self.move("HOLD", -debit, held=debit, order=order)
         return order
 
     def settle(self) -> None:
@@ -114,8 +120,7 @@ class Books:
             if order.ends_at is not None and order.ends_at <= self._now():
                 order.ends_at = None
                 if order.succeeds:
-                    self.held -= order.debit
-                    self.move("CAPTURE", Decimal(0), order=order)
+                    self.move("CAPTURE", Decimal(0), held=-order.debit, order=order)
                     self._succeed(order)
                 else:
                     self._release(order)
@@ -133,7 +138,7 @@ class Books:
             return order
         if order.status != "PROCESSING" or not order.can_be_cancelled:
             why = "is " + order.status if order.status != "PROCESSING" else "was asked of a provider"
-            raise reading.Refused("E009", f"order {order.id} {why} and cannot be cancelled")
+            raise problems.Refused("E009", f"order {order.id} {why} and cannot be cancelled")
         order.ends_at = None
         self._release(order)
         order.status, order.changed_at = "CANCELLED", self._now()
@@ -147,7 +152,7 @@ class Books:
             return order
         window = order.made_at + timedelta(hours=REVERSAL_HOURS)
         if order.status != "SUCCESS" or not order.brand.reversible or self._now() >= window or not order.brand.voids:
-            raise reading.Refused("E009", f"order {order.id} is {order.status} and cannot be reversed")
+            raise problems.Refused("E009", f"order {order.id} is {order.status} and cannot be reversed")
         self.move("REFUND", order.debit, order=order)
         order.status, order.changed_at = "REVERSED", self._now()
         self._tell(webhooks.ORDER_STATUS_CHANGED, order)
@@ -156,7 +161,7 @@ class Books:
     def find(self, order_id: str) -> FakeOrder:
         """An order. Raises Refused."""
         if order_id not in self.orders:
-            raise reading.not_found()
+            raise problems.not_found()
         return self.orders[order_id]
 
     def find_voucher(self, voucher_id: str) -> dict[str, Any]:
@@ -165,11 +170,21 @@ class Books:
             for voucher in order.vouchers if order.status == "SUCCESS" else ():
                 if voucher["id"] == voucher_id:
                     return voucher
-        raise reading.not_found()
+        raise problems.not_found()
+
+    def _refuse(self, wanted: Wanted, brand: catalogue.FakeBrand) -> str | None:
+        """The code with which an order fails; an empty shelf is told before an amount out of bounds."""
+        codes = list(brand.list_refusals(wanted.lines))
+        if not codes and brand.orders_limited:
+            raise problems.Refused("E013", f"brand {brand.id} may be ordered 0 times in a day, until midnight UTC")
+        if not brand.in_stock and codes in ([], ["E152"]):
+            return "E150"
+        if codes:
+            return codes[0]
+        return "E300" if self.debit_of(wanted, brand) > self.available else None
 
     def _release(self, order: FakeOrder) -> None:
-        self.held -= order.debit
-        self.move("RELEASE", order.debit, order=order)
+        self.move("RELEASE", order.debit, held=-order.debit, order=order)
 
     def _succeed(self, order: FakeOrder) -> None:
         order.status, order.changed_at = "SUCCESS", self._now()
@@ -193,41 +208,6 @@ class Books:
             "cardType": kind,
             "cardPin": None if kind == "CARD_NUMBER_SECURED" else f"{number // 10**16 % 10**6:06}",
             "cardNumber": None if kind == "PIN_NO_SECURED" else f"{number % 10**16:016}",
-            "validTill": (self._now() + timedelta(days=VALID_DAYS)).date().isoformat(),
+            "validTill": order.made_at.date() + timedelta(days=VALID_DAYS) if order.brand.fate else None,
             "amount": amount,
         }
-
-
-def reconcile(books: Books, members: Mapping[str, Any]) -> dict[str, Any]:
-    """What differs between the partner's list and the books. Raises Refused."""
-    lines = members.get("orders")
-    if not isinstance(lines, list) or not 1 <= len(lines) <= reading.MAX_VOUCHERS:
-        raise reading.invalid(("orders", f"is not a list of 1 to {reading.MAX_VOUCHERS} lines"))
-    differences: list[dict[str, Any]] = []
-    seen: set[str] = set()
-    for place, line in enumerate(lines):
-        path, sheet = f"orders[{place}].", reading.Sheet(line if isinstance(line, dict) else {})
-        reference_id = sheet.text("referenceId", most=reading.MAX_REFERENCE_CHARACTERS, required=True, path=path) or ""
-        status = sheet.text("status", most=20, required=True, path=path)
-        amount = sheet.number("amount", path=path)
-        if reference_id in seen:
-            sheet.note(f"{path}referenceId", "stands in the list twice")
-        sheet.check()
-        seen.add(reference_id)
-        differences += _differences(reference_id, status, amount, books.by_reference.get(reference_id))
-    return {"matched": len(seen) - len({one["referenceId"] for one in differences}), "differences": differences}
-
-
-def _differences(
-    reference_id: str, status: str | None, amount: Decimal | None, order: FakeOrder | None
-) -> list[dict[str, Any]]:
-    if order is None:
-        pairs: list[tuple[str, Any, Any]] = [("orderId", None, None)]
-    else:
-        pairs = [("status", status, order.status)] if status != order.status else []
-        pairs += [("amount", str(amount), str(order.wanted.amount))] if amount != order.wanted.amount else []
-    order_id = order.id if order else None
-    return [
-        {"referenceId": reference_id, "orderId": order_id, "member": member, "yours": yours, "ours": ours}
-        for member, yours, ours in pairs
-    ]

@@ -1,8 +1,7 @@
-"""The fake service's brands: the sandbox table with its behaviours, and the rules by which an order is refused."""
+"""The fake service's brands, and the rules by which an order is refused."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,9 +12,9 @@ from giftrail_client import wire
 
 # The service gives an order up after 13 minutes, before its partners do.
 DEADLINE_SECONDS = 780.0
-LOST_ANSWER_SECONDS = 4.0
-AFTER = re.compile(r"sandbox-after-(\d{1,4})-seconds")
 MAX_PART_VOUCHERS = 50
+# The order in which causes are told.
+ORDER = ("E102", "E101", "E100", "E156", "E154", "E153", "E150", "E155", "E152", "E300", "E200")
 REASONS = {
     "E100": "Brand not available",
     "E101": "Brand not available",
@@ -33,7 +32,7 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of an order: it ends after so long, as SUCCESS or FAILED; at once when that is 0."""
+    """What a provider makes of an order: it ends after so long, as SUCCESS or FAILED; at once when that is 0."""
 
     after_seconds: float = 0.0
     succeeds: bool = True
@@ -42,7 +41,11 @@ class Fate:
 
 @dataclass(frozen=True)
 class FakeBrand:
-    """A brand as the fake keeps it: its wire members apart, amounts exact."""
+    """A brand as the fake keeps it: its wire members apart, amounts exact.
+
+    `fate` is what a remote provider makes of an order, for which money is held until it ends; without one the service
+    makes the vouchers itself, within the placement.
+    """
 
     id: str
     title: str
@@ -67,7 +70,7 @@ class FakeBrand:
     reversible: bool = False
     voids: bool = True
     discount_percentage: Decimal = Decimal(0)
-    fate: Fate = Fate()
+    fate: Fate | None = None
     webhook_fault: str | None = None  # LOST or TWICE
     orders_limited: bool = False
     updated_at: datetime | None = None
@@ -97,7 +100,21 @@ class FakeBrand:
 
     def shown_denominations(self) -> list[Decimal]:
         """The list of a FIXED brand."""
-        return list(self.denominations) if self.denomination_type == "FIXED" else []
+        return sorted(set(self.denominations)) if self.denomination_type == "FIXED" else []
+
+    def restrictions(self) -> dict[str, Any]:
+        """The whole of `amountRestrictions`."""
+        return {
+            **self.bounds(),
+            "denominations": self.shown_denominations(),
+            "maxVouchersPerOrder": self.max_vouchers_per_order,
+            "maxVouchersPerDenomination": self.max_vouchers_per_denomination,
+            "maxDenominationsPerOrder": self.max_denominations_per_order,
+        }
+
+    def terms(self) -> tuple[Any, ...]:
+        """What partners are told of when it changes."""
+        return (self.status, self.denomination_type, self.restrictions())
 
     def members(self, *, currency: str) -> dict[str, Any]:
         """As the service writes it."""
@@ -106,21 +123,15 @@ class FakeBrand:
             "id": self.id, "status": self.status, "title": self.title, "brandDescription": self.description,
             "category": list(self.category), "tags": list(self.tags), "denominationType": self.denomination_type,
             "thumbnailUrl": image, "iconImageUrl": image,
-            "amountRestrictions": {
-                **self.bounds(),
-                "denominations": self.shown_denominations(),
-                "maxVouchersPerOrder": self.max_vouchers_per_order,
-                "maxVouchersPerDenomination": self.max_vouchers_per_denomination,
-                "maxDenominationsPerOrder": self.max_denominations_per_order,
-            },
+            "amountRestrictions": self.restrictions(),
             "redemptionType": self.redemption_type, "cardType": self.card_type, "logoUrl": None, "tncUrl": None,
             "termsAndConditions": [], "howToUseInstructions": [], "voucherExpiryInMonths": None,
             "discountPercentage": self.discount_percentage, "currency": currency,
-            "updatedAt": self.updated_at.isoformat() if self.updated_at else None,
+            "updatedAt": self.updated_at,
         }  # fmt: skip
 
     def list_refusals(self, lines: Mapping[Decimal, int]) -> Iterator[str]:
-        """The codes with which an order of `{denomination: quantity}` fails, in the order in which they are told."""
+        """The codes that the brand's rules have against an order, in the order in which they are told."""
         bounds = self.bounds()
         total = sum((one * quantity for one, quantity in lines.items()), Decimal(0))
         fixed = self.denomination_type == "FIXED"
@@ -132,63 +143,20 @@ class FakeBrand:
             ("E156", _over(sum(lines.values()), self.max_vouchers_per_order)),
             ("E154", _over(max(lines.values()), self.max_vouchers_per_denomination)),
             ("E153", _over(len(lines), self.max_denominations_per_order)),
-            ("E150", off_list or not self.in_stock),
+            ("E150", off_list),
             ("E155", not fixed and not all(self.min_voucher <= one <= self.max_voucher for one in lines)),
             ("E152", not bounds["minOrderAmount"] <= total <= bounds["maxOrderAmount"]),
         ]
         return (code for code, refused in checks if refused)
 
-    def fate_of(self, lines: Mapping[Decimal, int]) -> Fate:
-        """What becomes of an order of these lines."""
+    def fate_of(self, lines: Mapping[Decimal, int]) -> Fate | None:
+        """What a provider makes of an order of these lines; None when none is asked."""
         if self.id == "sandbox-first-part" and (len(lines) > 1 or max(lines.values()) > MAX_PART_VOUCHERS):
             return Fate(succeeds=False)
         return self.fate
 
 
 _AMOUNTS = frozenset({"min_voucher", "max_voucher", "min_order", "max_order", "discount_percentage"})
-
-
-def sandbox() -> list[FakeBrand]:
-    """The brands of the sandbox table, as every service outside production has them."""
-    late = Fate(DEADLINE_SECONDS, succeeds=False)
-    rows: dict[str, dict[str, Any]] = {
-        "sandbox-at-once": {},
-        "sandbox-after-5-seconds": {"fate": Fate(5)},
-        "sandbox-never": {"fate": late},
-        "sandbox-refused": {"fate": Fate(succeeds=False)},
-        "sandbox-second-provider": {},
-        "sandbox-too-late": {"fate": late},
-        "sandbox-twice": {},
-        "sandbox-lost-answer": {"fate": Fate(LOST_ANSWER_SECONDS)},
-        "sandbox-away": {"fate": replace(late, can_be_cancelled=True)},
-        "sandbox-first-part": {},
-        "sandbox-lost-webhook": {"fate": Fate(3), "webhook_fault": "LOST"},
-        "sandbox-duplicate-webhook": {"fate": Fate(3), "webhook_fault": "TWICE"},
-        "sandbox-reversible": {"reversible": True},
-        "sandbox-void-refused": {"reversible": True, "voids": False},
-        "sandbox-e013": {"orders_limited": True},
-        "sandbox-e100": {"paused": True},
-        "sandbox-e101": {"enabled": False},
-        "sandbox-e102": {"status": "INACTIVE"},
-        "sandbox-e150": {"in_stock": False},
-        "sandbox-e152": {"min_order": Decimal(900_000_000), "max_order": Decimal(1_000_000_000)},
-        "sandbox-e153": {"max_denominations_per_order": 1},
-        "sandbox-e154": {"max_vouchers_per_denomination": 1},
-        "sandbox-e155": {"denomination_type": "FLEXIBLE", "denominations": ()},
-        "sandbox-e156": {"max_vouchers_per_order": 1},
-        "sandbox-e300": {"denominations": (Decimal(9_000_000_000),), "max_order": Decimal(9_000_000_000_000)},
-    }
-    return [
-        FakeBrand(brand_id, brand_id.replace("-", " ").capitalize(), **members) for brand_id, members in rows.items()
-    ]
-
-
-def after(brand_id: str) -> FakeBrand | None:
-    """A brand `sandbox-after-N-seconds` of any N."""
-    found = AFTER.fullmatch(brand_id)
-    if found is None:
-        return None
-    return FakeBrand(brand_id, brand_id.replace("-", " ").capitalize(), fate=Fate(float(found[1])))
 
 
 def _over(count: int, limit: int | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 import time
@@ -13,7 +14,7 @@ from typing import Any
 import httpx
 
 from giftrail_client import aio, sync, webhooks, wire
-from giftrail_client.testing import books, catalogue, http, reading, telling
+from giftrail_client.testing import books, catalogue, http, problems, reading, routes, sandbox, telling
 
 BASE_URL = "https://giftrail.fake"
 CLIENT_ID, CLIENT_SECRET = "fake-client", "fake-secret"
@@ -25,6 +26,13 @@ FAULTS = (
     TIME_OUT_BEFORE, TIME_OUT_AFTER, BREAK_AFTER, HALF_A_BODY, UNAVAILABLE, UNAVAILABLE_AFTER, RATE_LIMITED,
     UNAUTHORIZED,
 )  # fmt: skip
+_TOLD = "the fake was told to fail"
+_REFUSALS = {
+    UNAVAILABLE: problems.Refused("E011", _TOLD, headers={"Retry-After": "1"}),
+    RATE_LIMITED: problems.Refused("E010", _TOLD, headers={"Retry-After": "1"}),
+    UNAUTHORIZED: problems.unauthorized(_TOLD),
+}
+_BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/=-]+) *", re.IGNORECASE)
 
 
 @dataclass
@@ -61,7 +69,7 @@ class FakeService:
         self.teller: telling.Teller = telling.Teller(self.now)
         self.books: books.Books = books.Books(self.now, self.teller, balance=wire.amount(balance), currency=currency)
         self.brands: dict[str, catalogue.FakeBrand] = {
-            brand.id: brand.changed(updated_at=self.now(), enabled=brand.enabled) for brand in catalogue.sandbox()
+            brand.id: brand.changed(updated_at=self.now(), enabled=brand.enabled) for brand in sandbox.brands()
         }
 
     def client(self, **more: Any) -> sync.Giftrail:
@@ -117,8 +125,7 @@ class FakeService:
         with self._lock:
             before = self.brands[brand_id]
             after = self.brands[brand_id] = before.changed(**members).changed(updated_at=self.now())
-            told = (after.status, after.bounds(), after.shown_denominations())
-            if after.enabled and told != (before.status, before.bounds(), before.shown_denominations()):
+            if after.enabled and after.terms() != before.terms():
                 self.teller.append(webhooks.BRAND_UPDATED, {
                     "id": brand_id, "denominationType": after.denomination_type, "status": after.status,
                     "denominations": after.shown_denominations(), "amountRestrictions": after.bounds(),
@@ -148,7 +155,7 @@ class FakeService:
         if fault not in FAULTS:
             raise ValueError(f"{fault!r} is none of {', '.join(FAULTS)}")
         with self._lock:
-            self._faults.append(_Fault(fault, method, http.API + path, times))
+            self._faults.append(_Fault(fault, method, routes.API + path, times))
 
     def revoke_tokens(self) -> None:
         """Let every token be refused from now on."""
@@ -168,25 +175,27 @@ class FakeService:
     def log_in(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """A token. Raises Refused."""
         sheet = reading.Sheet(body)
-        given = sheet.text("clientId", most=200, required=True), sheet.text("clientSecret", most=200, required=True)
+        given = [sheet.text(name, least=1, most=200, required=True) for name in ("clientId", "clientSecret")]
         sheet.check()
-        if given != (CLIENT_ID, CLIENT_SECRET):
-            raise reading.Refused("E002", "clientId or clientSecret is wrong")
+        if given != [CLIENT_ID, CLIENT_SECRET]:
+            raise problems.Refused("E002", "clientId or clientSecret is wrong")
         token = secrets.token_urlsafe(24)
         self._tokens[token] = self._time + self._token_seconds
         return {"token": token, "expiresInSecs": self._token_seconds}
 
     def check_token(self, authorization: str) -> None:
         """Raises Refused."""
-        scheme, _, token = authorization.partition(" ")
-        if scheme.lower() != "bearer" or self._tokens.get(token.strip(), 0.0) <= self._time:
-            raise reading.Refused("E002", "the token is no longer valid; log in again")
+        match = _BEARER.fullmatch(authorization)
+        if match is None:
+            raise problems.unauthorized("send the header Authorization: Bearer <token>, with a token from login")
+        if self._tokens.get(match[1], 0.0) <= self._time:
+            raise problems.unauthorized("the token is no longer valid; log in again")
 
     def find_brand(self, brand_id: str) -> catalogue.FakeBrand:
         """A brand, enabled or not. Raises Refused."""
-        brand = self.brands.get(brand_id) or catalogue.after(brand_id)
+        brand = self.brands.get(brand_id) or sandbox.after(brand_id)
         if brand is None:
-            raise reading.not_found(f"productId {brand_id!r} is no brand of the catalogue")
+            raise problems.not_found(f"productId {brand_id!r} is no brand of the catalogue")
         return brand
 
     def wait_for(self, at: datetime, *, seconds: float) -> None:
@@ -218,9 +227,8 @@ class FakeService:
     def _fail(self, fault: str, request: httpx.Request) -> httpx.Response:
         if fault == TIME_OUT_BEFORE:
             raise httpx.ConnectTimeout("no connection in time", request=request)
-        refusals = {UNAVAILABLE: "E011", RATE_LIMITED: "E010", UNAUTHORIZED: "E002"}
-        if fault in refusals:
-            return _refuse(refusals[fault], request)
+        if fault in _REFUSALS:
+            return http.refuse(request, _REFUSALS[fault])
         done = self._settled(request)
         if fault == TIME_OUT_AFTER:
             raise httpx.ReadTimeout("no answer in time", request=request)
@@ -228,7 +236,7 @@ class FakeService:
             raise httpx.RemoteProtocolError("closed without an answer", request=request)
         if fault == HALF_A_BODY:
             return httpx.Response(done.status_code, content=done.content[: len(done.content) // 2], request=request)
-        return _refuse("E011", request)
+        return http.refuse(request, _REFUSALS[UNAVAILABLE])
 
 
 class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
@@ -246,10 +254,3 @@ class Transport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """As a connection would."""
         await request.aread()
         return self._answer(request)
-
-
-def _refuse(error_id: str, request: httpx.Request) -> httpx.Response:
-    refused = reading.Refused(error_id, "the fake was told to fail")
-    body = wire.encode(refused.members(request.headers.get("x-request-id", "")))
-    headers = {"Retry-After": "1"} if refused.status in {429, 503} else {}
-    return httpx.Response(refused.status, headers=headers, content=body, request=request)
