@@ -348,7 +348,9 @@ class ServiceMachine(RuleBasedStateMachine):
         self.gatherer = batch.Gatherer(
             world.database,
             keys=counter.KEYS,
-            limits=batch.Limits(batch_orders=128, batch_vouchers=2000, waiting_orders=1024, patience_seconds=60),
+            limits=batch.Limits(
+                writers=2, batch_orders=128, batch_vouchers=2000, waiting_orders=1024, patience_seconds=60
+            ),
             clock=time.monotonic,
             now=world.now,
         )

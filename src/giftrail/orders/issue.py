@@ -57,29 +57,24 @@ def make_vouchers(
 
 
 async def append_vouchers(
-    conn: pool.Connection,
-    orders: Sequence[model.Order],
-    *,
-    partner_id: str,
-    keys: protocol.Keys,
-    now: datetime,
+    conn: pool.Connection, orders: Sequence[model.Order], *, keys: protocol.Keys, now: datetime
 ) -> None:
-    """Write the vouchers of one partner's orders and record their codes as sold, inside the caller's transaction."""
+    """Write the vouchers of orders and record their codes as sold, inside the caller's transaction."""
     issued = [voucher for order in orders for voucher in order.vouchers]
     if not issued:
         return
-    await voucher_store.append_vouchers(conn, partner_id=partner_id, vouchers=issued, ring=keys.ring)
+    await voucher_store.append_vouchers(conn, vouchers=issued, ring=keys.ring)
     for source in {voucher.provider for voucher in issued if voucher.code.stock_id is None}:
         of_source = [voucher for voucher in issued if voucher.provider == source and voucher.code.stock_id is None]
-        await voucher_store.append_issued_codes(conn, source=source, partner_id=partner_id, vouchers=of_source)
+        await voucher_store.append_issued_codes(conn, source=source, vouchers=of_source)
     from_stock = [
-        (order.brand_id, voucher.code.stock_id, voucher.voucher_id)
+        (order.brand_id, voucher.code.stock_id, order.partner_id, voucher.voucher_id)
         for order in orders
         for voucher in order.vouchers
         if voucher.code.stock_id is not None
     ]
     if from_stock:
-        await stock.mark_sold(conn, sold=from_stock, partner_id=partner_id, now=now)
+        await stock.mark_sold(conn, sold=from_stock, now=now)
 
 
 def _add_months(day: date, months: int | None) -> date | None:

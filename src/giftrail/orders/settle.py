@@ -48,7 +48,7 @@ async def _open(
 ) -> "_Batch":
     partner_id = settlements[0].partner_id
     order_ids = sorted({settlement.order_id for settlement in settlements})
-    wallet = await ledger.open_wallet(conn, partner_id=partner_id)
+    wallet = (await ledger.open_wallets(conn, partner_ids=[partner_id]))[partner_id]
     orders = await store.lock_orders(conn, partner_id=partner_id, order_ids=order_ids)
     return _Batch(
         conn,
@@ -233,7 +233,7 @@ class _Batch:
             return
         partner_id = self.wallet.wallet.partner_id
         await store.update_statuses(self.conn, partner_id=partner_id, orders=ended)
-        await issue.append_vouchers(self.conn, ended, partner_id=partner_id, keys=self.keys, now=self.now)
+        await issue.append_vouchers(self.conn, ended, keys=self.keys, now=self.now)
         await self._mark_codes(ended, partner_id=partner_id)
         out = [order for order in ended if self._is_out(order)]
         await store.end_fulfilments(

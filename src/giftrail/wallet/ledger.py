@@ -16,6 +16,8 @@ from giftrail.kit import ids, money
 from giftrail.wallet import model, store
 
 MAX_NOTE_CHARACTERS = 200
+# How long a transaction that places or settles orders waits for a lock.
+LOCK_PATIENCE_SECONDS = 0.25
 # No wallet holds more than this, so that sums stay far from PostgreSQL's largest bigint.
 MAX_BALANCE_MINOR = 10 * money.MAX_AMOUNT_MINOR
 
@@ -172,7 +174,10 @@ class OpenWallet:
             model.Account.AVAILABLE: self.wallet.available_minor,
             model.Account.HELD: self.wallet.held_minor,
         }
-        self.entries += [model.Entry(version, account, amount, after.get(account)) for account, amount in sides.items()]
+        self.entries += [
+            model.Entry(before.partner_id, version, account, amount, after.get(account))
+            for account, amount in sides.items()
+        ]
 
     def _alert_when_low(self) -> None:
         threshold, available = self.wallet.low_threshold_minor, self.wallet.available_minor
@@ -199,6 +204,22 @@ async def open_wallet(conn: pool.Connection, *, partner_id: str) -> OpenWallet:
     return OpenWallet(wallet)
 
 
+async def open_wallets(
+    conn: pool.Connection, *, partner_ids: Sequence[str], skip_locked: bool = False
+) -> dict[str, OpenWallet]:
+    """By partner, the wallets, locked until the transaction ends; `skip_locked` leaves out those that others hold.
+
+    No lock of the transaction is waited for longer than LOCK_PATIENCE_SECONDS: then asyncpg.LockNotAvailableError, so
+    that a wallet that is held does not hold up what waits behind it. Raises WalletUnknown.
+    """
+    await store.limit_lock_waits(conn, seconds=LOCK_PATIENCE_SECONDS)
+    wallets = await store.lock_wallets(conn, partner_ids=partner_ids, skip_locked=skip_locked)
+    missing = next((partner_id for partner_id in partner_ids if partner_id not in wallets), None)
+    if missing is not None and not skip_locked:
+        raise WalletUnknown(f"partner {missing!r} has no wallet")
+    return {partner_id: OpenWallet(wallet) for partner_id, wallet in wallets.items()}
+
+
 async def list_holds(conn: pool.Connection, *, partner_id: str, order_ids: Sequence[str]) -> Mapping[str, Held]:
     """By order, the hold that each of the orders began with, to be captured or released."""
     return await store.list_holds(conn, partner_id=partner_id, order_ids=order_ids)
@@ -206,29 +227,33 @@ async def list_holds(conn: pool.Connection, *, partner_id: str, order_ids: Seque
 
 async def close_wallet(conn: pool.Connection, opened: OpenWallet, *, now: datetime) -> None:
     """Write the transfers, their entries, the alerts and the wallet, inside the caller's transaction."""
-    wallet = opened.wallet
-    if opened.transfers:
-        await store.append_transfers(
-            conn, partner_id=wallet.partner_id, transfers=opened.transfers, entries=opened.entries
-        )
-    await store.update_wallet(conn, wallet)
+    await close_wallets(conn, [opened], now=now)
 
+
+async def close_wallets(conn: pool.Connection, opened: Sequence[OpenWallet], *, now: datetime) -> None:
+    """Write the transfers, their entries, the alerts and the wallets, inside the caller's transaction."""
+    transfers = [transfer for wallet in opened for transfer in wallet.transfers]
+    if transfers:
+        entries = [entry for wallet in opened for entry in wallet.entries]
+        await store.append_transfers(conn, transfers=transfers, entries=entries)
+    await store.update_wallets(conn, [wallet.wallet for wallet in opened])
+    await outbox.append_events(conn, [alert for wallet in opened for alert in _alerts(wallet, now=now)])
+
+
+def _alerts(opened: OpenWallet, *, now: datetime) -> list[events.Event]:
     def major(minor: int) -> int | Decimal:
-        return money.to_major(minor, currency=wallet.currency)
+        return money.to_major(minor, currency=opened.wallet.currency)
 
-    await outbox.append_events(
-        conn,
-        [
-            events.Event(
-                partner_id=wallet.partner_id,
-                event_id=ids.new("evt", now=now),
-                kind=events.Kind.WALLET_LOW_BALANCE,
-                body=events.wallet_low_balance(balance=major(balance), threshold=major(threshold)),
-                occurred_at=now,
-            )
-            for balance, threshold in opened.alerts
-        ],
-    )
+    return [
+        events.Event(
+            partner_id=opened.wallet.partner_id,
+            event_id=ids.new("evt", now=now),
+            kind=events.Kind.WALLET_LOW_BALANCE,
+            body=events.wallet_low_balance(balance=major(balance), threshold=major(threshold)),
+            occurred_at=now,
+        )
+        for balance, threshold in opened.alerts
+    ]
 
 
 def check_note(note: str | None) -> str | None:

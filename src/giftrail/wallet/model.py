@@ -72,6 +72,7 @@ class Transfer:
 class Entry:
     """One side of a transfer; a transfer's entries add to zero."""
 
+    partner_id: str
     wallet_version: int
     account: Account
     amount_minor: int
