@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import asyncpg
+import msgspec
 import pytest
 
 import counter
@@ -241,7 +242,7 @@ async def test_orders_of_many_wallets_share_few_transactions(database_url: str) 
         assert order_ids(await till.submit(drafts)) == [draft.order_id for draft in drafts]
         assert sum(till.sizes) == 80
         assert len(till.sizes) <= 6  # of two writers, each with one order in front that starts at once
-        again = await till.submit([replace(draft, order_id=f"{draft.order_id}x") for draft in drafts])
+        again = await till.submit([msgspec.structs.replace(draft, order_id=f"{draft.order_id}x") for draft in drafts])
         assert order_ids(again) == [draft.order_id for draft in drafts]
 
 

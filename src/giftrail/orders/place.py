@@ -5,7 +5,7 @@ processes, then stock. A replay takes nothing. Commits; answers are made only fr
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import repeat
 
@@ -14,6 +14,7 @@ from giftrail.orders import decide, issue, model, read, states, store
 from giftrail.providers import protocol, stock
 from giftrail.spending import book
 from giftrail.spending import model as spending
+from giftrail.vouchers import model as voucher_model
 from giftrail.wallet import ledger
 
 
@@ -154,7 +155,19 @@ def _carry_out(
     paid = not isinstance(decision, decide.Fail)
     if paid and draft.brand.currency != wallet.wallet.currency:
         raise AssertionError(f"brand {draft.brand.brand_id} of another currency is enabled for {draft.partner_id}")
-    order = model.Order(
+    vouchers: tuple[voucher_model.Voucher, ...] = ()
+    if isinstance(decision, decide.Hold):
+        wallet.hold(draft.debit_minor, order_id=draft.order_id, reference_id=draft.reference_id, now=now)
+    if isinstance(decision, decide.Serve):
+        wallet.debit(draft.debit_minor, order_id=draft.order_id, reference_id=draft.reference_id, now=now)
+        amounts = [amount for denomination, n in draft.lines.items() for amount in repeat(denomination, n)]
+        codes = [
+            issue.Issue(amount, decision.provider, code) for amount, code in zip(amounts, decision.codes, strict=True)
+        ]
+        vouchers = issue.make_vouchers(
+            codes, partner_id=draft.partner_id, order_id=draft.order_id, brand=draft.brand, now=now
+        )
+    return model.Order(
         order_id=draft.order_id,
         partner_id=draft.partner_id,
         reference_id=draft.reference_id,
@@ -168,16 +181,8 @@ def _carry_out(
         debit_minor=draft.debit_minor if paid else 0,
         created_at=draft.placed_at,
         updated_at=draft.placed_at,
+        vouchers=vouchers,
     )
-    if isinstance(decision, decide.Fail):
-        return order
-    if isinstance(decision, decide.Hold):
-        wallet.hold(draft.debit_minor, order_id=draft.order_id, reference_id=draft.reference_id, now=now)
-        return order
-    wallet.debit(draft.debit_minor, order_id=draft.order_id, reference_id=draft.reference_id, now=now)
-    amounts = [amount for denomination, n in draft.lines.items() for amount in repeat(denomination, n)]
-    codes = [issue.Issue(amount, decision.provider, code) for amount, code in zip(amounts, decision.codes, strict=True)]
-    return replace(order, vouchers=issue.make_vouchers(order, codes, brand=draft.brand, now=now))
 
 
 async def _write(

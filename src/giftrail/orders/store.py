@@ -1,8 +1,9 @@
 """SQL of orders."""
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+
+import msgspec
 
 from giftrail.db import pool
 from giftrail.orders import decide, model, states
@@ -150,7 +151,7 @@ async def mark_reversal_pending(conn: pool.Connection, *, order: model.Order, no
         "UPDATE orders SET reversal_pending = true, updated_at = $3 WHERE partner_id = $1 AND order_id = $2",
         order.partner_id, order.order_id, now,
     )  # fmt: skip
-    return dataclasses.replace(order, reversal_pending=True, updated_at=now)
+    return msgspec.structs.replace(order, reversal_pending=True, updated_at=now)
 
 
 async def list_settled(

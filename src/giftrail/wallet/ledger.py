@@ -4,10 +4,11 @@ A wallet is opened (its row locked), moved any number of times in memory, and cl
 all inside one transaction of the caller. Lock order everywhere: wallet, order, work row, stock.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+
+import msgspec
 
 from giftrail.db import pool
 from giftrail.events import model as events
@@ -110,7 +111,7 @@ class OpenWallet:
         """Alert below this balance; raising it above the balance alerts nobody. Raises AmountInvalid."""
         if threshold_minor is not None and threshold_minor < 0:
             raise AmountInvalid("a threshold is not negative")
-        self.wallet = dataclasses.replace(
+        self.wallet = msgspec.structs.replace(
             self.wallet,
             low_threshold_minor=threshold_minor,
             low_alerted=threshold_minor is not None and self.available_minor < threshold_minor,
@@ -118,7 +119,7 @@ class OpenWallet:
 
     def set_limited(self, limited: bool) -> None:  # noqa: FBT001 — it sets exactly this
         """Say whether placements must look at spending limits."""
-        self.wallet = dataclasses.replace(self.wallet, limited=limited)
+        self.wallet = msgspec.structs.replace(self.wallet, limited=limited)
 
     def _check_room(self, amount_minor: int) -> None:
         if amount_minor > 0 and self.wallet.posted_minor + amount_minor > MAX_BALANCE_MINOR:
@@ -147,7 +148,7 @@ class OpenWallet:
         available_minor = sides.get(model.Account.AVAILABLE, 0)
         held_minor = sides.get(model.Account.HELD, 0)
         version = before.version + 1
-        self.wallet = dataclasses.replace(
+        self.wallet = msgspec.structs.replace(
             before,
             posted_minor=before.posted_minor + available_minor + held_minor,
             held_minor=before.held_minor + held_minor,
@@ -185,7 +186,7 @@ class OpenWallet:
         if is_low and threshold is not None and not self.wallet.low_alerted:
             self.alerts.append((available, threshold))
         if is_low != self.wallet.low_alerted:
-            self.wallet = dataclasses.replace(self.wallet, low_alerted=is_low)
+            self.wallet = msgspec.structs.replace(self.wallet, low_alerted=is_low)
 
 
 async def read_wallet(conn: pool.Connection | pool.Pool, *, partner_id: str) -> model.Wallet:
