@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import structlog
 
 from giftrail import running
 from giftrail.db import embedded, migrate
@@ -22,6 +23,11 @@ _running = ExitStack()
 def pytest_configure(config: pytest.Config) -> None:
     """Start PostgreSQL once, before the workers; they inherit its address."""
     running.allow_many_connections()  # both ends of every connection are ours
+    # Plain tracebacks: those with every local take seconds, and a waiting order gives up after two.
+    structlog.configure([
+        structlog.processors.add_log_level,
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ])  # fmt: skip
     if hasattr(config, "workerinput") or config.option.collectonly or _URL in os.environ:
         return
     folder = _running.enter_context(tempfile.TemporaryDirectory(prefix="giftrail-tests-"))

@@ -103,6 +103,7 @@ def _assemble(settings: Settings, database: pool.Database) -> endpoints.Surround
             database,
             keys=sealing,
             limits=batch.Limits(
+                writers=settings.write_connections,
                 batch_orders=settings.batch_orders,
                 batch_vouchers=settings.batch_vouchers,
                 waiting_orders=settings.waiting_orders,

@@ -21,6 +21,7 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 import hypothesis
+import msgspec
 import structlog
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -348,7 +349,9 @@ class ServiceMachine(RuleBasedStateMachine):
         self.gatherer = batch.Gatherer(
             world.database,
             keys=counter.KEYS,
-            limits=batch.Limits(batch_orders=128, batch_vouchers=2000, waiting_orders=1024, patience_seconds=60),
+            limits=batch.Limits(
+                writers=2, batch_orders=128, batch_vouchers=2000, waiting_orders=1024, patience_seconds=60
+            ),
             clock=time.monotonic,
             now=world.now,
         )
@@ -395,7 +398,8 @@ class ServiceMachine(RuleBasedStateMachine):
             assert len({receipt.order for receipt in receipts}) == 1
             order = receipts[0].order
             assert (order.failure_code or order.status) == what
-            self.placed[draft.reference_id] = Placed(replace(draft, order_id=order.order_id), Status.PROCESSING)
+            same = msgspec.structs.replace(draft, order_id=order.order_id)
+            self.placed[draft.reference_id] = Placed(same, Status.PROCESSING)
             self._see(self.placed[draft.reference_id], order, new=True)
             made.append(draft.reference_id)
         return multiple(*made)
@@ -768,7 +772,7 @@ class ServiceMachine(RuleBasedStateMachine):
 
     def _again(self, draft: orders.Draft, **changes: Any) -> orders.Draft:
         """The same request, sent again."""
-        return replace(draft, order_id=self._order_id(), **changes)
+        return msgspec.structs.replace(draft, order_id=self._order_id(), **changes)
 
     def _foresee(
         self, draft: orders.Draft, balance: int, shelf: Counter[tuple[str, int]], counted: Sequence[orders.Draft]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import asyncpg
+import msgspec
 import pytest
 
 import counter
@@ -16,7 +17,7 @@ from giftrail.kit import seal
 from giftrail.orders import batch
 from giftrail.orders import model as orders
 
-LIMITS = batch.Limits(batch_orders=128, batch_vouchers=2_000, waiting_orders=1_024, patience_seconds=2.0)
+LIMITS = batch.Limits(writers=2, batch_orders=128, batch_vouchers=2_000, waiting_orders=1_024, patience_seconds=2.0)
 Outcome = orders.Receipt | BaseException
 
 
@@ -207,18 +208,56 @@ async def test_a_placement_that_finds_no_connection_in_time_is_refused_and_never
 
 
 async def test_a_placement_not_begun_in_time_is_refused_and_never_stored(database_url: str) -> None:
-    async with opened(database_url, patience_seconds=0.2) as till:
+    async with opened(database_url, patience_seconds=0.1) as till:
         partner, brand = await counter.new_partner(till.conn), await counter.new_brand(till.conn)
         async with till.locked("SELECT FROM wallet FOR UPDATE"):
             begun = asyncio.create_task(till.submit([counter.draft(partner.partner_id, brand)]))
             await till.wait_for_waiters()
             late = asyncio.create_task(till.submit([counter.draft(partner.partner_id, brand) for _ in range(3)]))  # noqa: RUF006
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.15)  # less than a transaction waits for a lock
         order_ids(await begun)
         for refused in await late:
             assert isinstance(refused, orders.Unavailable)
             assert not refused.outcome_unknown
         assert await till.count() == 1
+
+
+async def test_an_order_whose_wallet_is_held_too_long_is_refused_and_never_stored(database_url: str) -> None:
+    async with opened(database_url, patience_seconds=0.5) as till:
+        partner, brand = await counter.new_partner(till.conn), await counter.new_brand(till.conn)
+        async with till.locked("SELECT FROM wallet FOR UPDATE"):
+            [refused] = await till.submit([counter.draft(partner.partner_id, brand)])
+        assert isinstance(refused, orders.Unavailable)
+        assert not refused.outcome_unknown
+        assert await till.count() == 0
+
+
+async def test_orders_of_many_wallets_share_few_transactions(database_url: str) -> None:
+    async with opened(database_url) as till:
+        partners = [await counter.new_partner(till.conn) for _ in range(40)]
+        brand = await counter.new_brand(till.conn)
+        stocked = await counter.new_brand(till.conn, providers=["stock"])
+        await counter.put_stock(till.conn, stocked, 100, 40)
+        drafts = [counter.draft(one.partner_id, of) for of in (brand, stocked) for one in partners]
+        assert order_ids(await till.submit(drafts)) == [draft.order_id for draft in drafts]
+        assert sum(till.sizes) == 80
+        assert len(till.sizes) <= 6  # of two writers, each with one order in front that starts at once
+        again = await till.submit([msgspec.structs.replace(draft, order_id=f"{draft.order_id}x") for draft in drafts])
+        assert order_ids(again) == [draft.order_id for draft in drafts]
+
+
+async def test_a_wallet_in_a_rush_leaves_room_for_the_others_of_its_writer(database_url: str) -> None:
+    async with opened(database_url, writers=1, batch_orders=10) as till:
+        rush, quiet = await counter.new_partner(till.conn), await counter.new_partner(till.conn)
+        brand = await counter.new_brand(till.conn)
+        answered: list[str] = []
+
+        async def place(partner_id: str) -> None:
+            await till.place(counter.draft(partner_id, brand))
+            answered.append(partner_id)
+
+        await asyncio.gather(*(place(rush.partner_id) for _ in range(60)), *(place(quiet.partner_id) for _ in range(5)))
+        assert set(answered[20:]) == {rush.partner_id}
 
 
 async def test_one_reference_makes_one_order_however_often_and_wherever_it_is_sent(database_url: str) -> None:
@@ -368,7 +407,7 @@ async def test_closing_finishes_an_order_that_waits_for_its_codes(database_url: 
         async with till.locked("SELECT FROM stock_code FOR UPDATE"):
             taken = asyncio.create_task(till.place(counter.draft(partner.partner_id, brand)))
             async with asyncio.timeout(5):
-                while not till.sizes or till.gatherer._lines:  # noqa: ASYNC110 — likewise
+                while not till.sizes or any(line or line.task for line in till.gatherer._lines):  # noqa: ASYNC110 — likewise
                     await asyncio.sleep(0)
         assert not taken.done(), "the order must be between two rounds"
         await till.gatherer.close()

@@ -322,7 +322,9 @@ async def trading(url: str, **vendor: Any) -> AsyncIterator[Shop]:
         gatherer = batch.Gatherer(
             fuse.database,
             keys=counter.KEYS,
-            limits=batch.Limits(batch_orders=128, batch_vouchers=2_000, waiting_orders=1_024, patience_seconds=5.0),
+            limits=batch.Limits(
+                writers=2, batch_orders=128, batch_vouchers=2_000, waiting_orders=1_024, patience_seconds=5.0
+            ),
             clock=time.monotonic,
             now=fuse.now,
         )

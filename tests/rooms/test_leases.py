@@ -40,8 +40,8 @@ class Bench:
     async def put(self, *names: str, due_in_seconds: float = 0) -> None:
         """New work of these names."""
         next_at = self.at + timedelta(seconds=due_in_seconds)
-        rows = [(name, 1) for name in names]
-        await orders.append_fulfilments(self.conn, partner_id=self.partner_id, orders=rows, now=next_at)
+        rows = [(self.partner_id, name, 1) for name in names]
+        await orders.append_fulfilments(self.conn, orders=rows, now=next_at)
 
     async def claim(self, rows: int = 100, *, conn: pool.Connection | None = None) -> dict[str, model.Claim]:
         """By name, what a worker gets."""

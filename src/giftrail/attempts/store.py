@@ -48,23 +48,24 @@ async def fan_out(conn: pool.Connection, *, limit: int, now: datetime) -> int:
         return 0
     row = await conn.fetchrow(
         "WITH picked AS MATERIALIZED (SELECT partner_id, event_id, kind, fault,"
-        "   row_number() OVER (PARTITION BY partner_id ORDER BY event_id) AS place"
+        "   row_number() OVER (PARTITION BY partner_id ORDER BY event_id) AS place,"
+        "   count(*) OVER (PARTITION BY partner_id) AS n"
         "   FROM (SELECT partner_id, event_id, kind, fault FROM event WHERE sequence IS NULL"
         "     ORDER BY event_id LIMIT $1) e),"
-        " counted AS (SELECT partner_id, count(*) AS n FROM picked GROUP BY partner_id),"
-        " raised AS (INSERT INTO event_counter AS c (partner_id, last_sequence) SELECT partner_id, n FROM counted"
+        " raised AS (INSERT INTO event_counter AS c (partner_id, last_sequence)"
+        "   SELECT DISTINCT partner_id, n FROM picked"
         "   ON CONFLICT (partner_id) DO UPDATE SET last_sequence = c.last_sequence + EXCLUDED.last_sequence"
         "   RETURNING partner_id, last_sequence),"
         " given AS (INSERT INTO webhook_delivery (partner_id, endpoint_id, event_id, state, next_at, created_at)"
         "   SELECT w.partner_id, w.endpoint_id, p.event_id,"
         "     CASE WHEN w.disabled_at IS NULL AND p.fault IS DISTINCT FROM 'LOST' THEN 'DUE' ELSE 'HELD' END, $2, $2"
         "   FROM picked p JOIN webhook_endpoint w ON w.partner_id = p.partner_id AND p.kind = ANY (w.kinds)"
-        "     AND w.deleted_at IS NULL ON CONFLICT DO NOTHING RETURNING partner_id, event_id),"
-        " tallied AS (SELECT partner_id, event_id, count(*) AS n FROM given GROUP BY partner_id, event_id),"
-        " numbered AS (UPDATE event e SET sequence = r.last_sequence - c.n + p.place,"
-        "   endpoints = coalesce(t.n, 0)"
-        "   FROM picked p JOIN counted c USING (partner_id) JOIN raised r USING (partner_id)"
-        "   LEFT JOIN tallied t USING (partner_id, event_id)"
+        "     AND w.deleted_at IS NULL ON CONFLICT DO NOTHING),"
+        # Counted for each event on its own: a join of all with all that were given grows with their square.
+        " numbered AS (UPDATE event e SET sequence = r.last_sequence - p.n + p.place,"
+        "   endpoints = (SELECT count(*) FROM webhook_endpoint w WHERE w.partner_id = p.partner_id"
+        "     AND p.kind = ANY (w.kinds) AND w.deleted_at IS NULL)"
+        "   FROM picked p JOIN raised r USING (partner_id)"
         "   WHERE e.partner_id = p.partner_id AND e.event_id = p.event_id RETURNING 1)"
         " SELECT count(*) AS events FROM numbered",
         limit, now,

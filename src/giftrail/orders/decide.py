@@ -3,7 +3,7 @@
 Orders are decided one after the other as they arrived; each sees the stock and the balance that those before it left.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from giftrail.catalog import rules
@@ -107,6 +107,22 @@ def decide(
             seen[draft.reference_id] = Known(draft.order_id, draft.fingerprint)
         decisions.append(decision)
     return decisions
+
+
+def unsold(shelves: Shelves, decisions: Iterable[Decision]) -> Shelves:
+    """The shelves without the codes that the decisions hand over."""
+    sold = {
+        code.stock_id
+        for decision in decisions
+        if isinstance(decision, Serve) and decision.provider == protocol.STOCK
+        for code in decision.codes
+    }
+    if not sold:
+        return shelves
+    return {
+        place: protocol.Shelf([code for code in shelf.codes if code.stock_id not in sold], contended=shelf.contended)
+        for place, shelf in shelves.items()
+    }
 
 
 def wants_stock(draft: model.Draft) -> bool:

@@ -1,8 +1,9 @@
 """Vouchers of orders that succeed: made from codes, sealed, and each code recorded as sold."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
+
+import msgspec
 
 from giftrail.catalog import model as catalog
 from giftrail.db import pool
@@ -13,8 +14,7 @@ from giftrail.vouchers import model as vouchers
 from giftrail.vouchers import store as voucher_store
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
+class Issue(msgspec.Struct, frozen=True):
     """A code that serves a voucher of that amount, in minor units, and the provider it is from."""
 
     amount_minor: int
@@ -37,18 +37,18 @@ def generate(brand: catalog.Brand, *, quantity: int, placed_on: date, keys: prot
 
 
 def make_vouchers(
-    order: model.Order, codes: Sequence[Issue], *, brand: catalog.Brand, now: datetime
+    codes: Sequence[Issue], *, partner_id: str, order_id: str, brand: catalog.Brand, now: datetime
 ) -> tuple[vouchers.Voucher, ...]:
-    """The vouchers of an order, in the order of the codes."""
+    """The vouchers of an order of the brand, in the order of the codes."""
     return tuple(
         vouchers.Voucher(
-            partner_id=order.partner_id,
+            partner_id=partner_id,
             voucher_id=ids.new("vch", now=now),
-            order_id=order.order_id,
+            order_id=order_id,
             position=position,
             card_type=brand.card_type.value,
             amount_minor=issue.amount_minor,
-            currency=order.currency,
+            currency=brand.currency,
             provider=issue.provider,
             code=issue.code,
         )
@@ -57,29 +57,24 @@ def make_vouchers(
 
 
 async def append_vouchers(
-    conn: pool.Connection,
-    orders: Sequence[model.Order],
-    *,
-    partner_id: str,
-    keys: protocol.Keys,
-    now: datetime,
+    conn: pool.Connection, orders: Sequence[model.Order], *, keys: protocol.Keys, now: datetime
 ) -> None:
-    """Write the vouchers of one partner's orders and record their codes as sold, inside the caller's transaction."""
+    """Write the vouchers of orders and record their codes as sold, inside the caller's transaction."""
     issued = [voucher for order in orders for voucher in order.vouchers]
     if not issued:
         return
-    await voucher_store.append_vouchers(conn, partner_id=partner_id, vouchers=issued, ring=keys.ring)
+    await voucher_store.append_vouchers(conn, vouchers=issued, ring=keys.ring)
     for source in {voucher.provider for voucher in issued if voucher.code.stock_id is None}:
         of_source = [voucher for voucher in issued if voucher.provider == source and voucher.code.stock_id is None]
-        await voucher_store.append_issued_codes(conn, source=source, partner_id=partner_id, vouchers=of_source)
+        await voucher_store.append_issued_codes(conn, source=source, vouchers=of_source)
     from_stock = [
-        (order.brand_id, voucher.code.stock_id, voucher.voucher_id)
+        (order.brand_id, voucher.code.stock_id, order.partner_id, voucher.voucher_id)
         for order in orders
         for voucher in order.vouchers
         if voucher.code.stock_id is not None
     ]
     if from_stock:
-        await stock.mark_sold(conn, sold=from_stock, partner_id=partner_id, now=now)
+        await stock.mark_sold(conn, sold=from_stock, now=now)
 
 
 def _add_months(day: date, months: int | None) -> date | None:

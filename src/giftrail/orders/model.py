@@ -1,9 +1,10 @@
 """An order: as it is asked for, as it stands, and what the caller is told (specification, Order)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+
+import msgspec
 
 from giftrail.catalog import model as catalog
 from giftrail.catalog import rules
@@ -15,8 +16,7 @@ MAX_LINES = 100
 MAX_VOUCHERS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True):
     """An order that is sound and not yet placed.
 
     `lines` maps each denomination in minor units to its quantity, in the order asked for; `customer` and `delivery`
@@ -46,8 +46,7 @@ class Draft:
         return sum(self.lines.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(msgspec.Struct, frozen=True):
     """An order as it stands. `vouchers` is empty unless it is SUCCESS, and in lists."""
 
     order_id: str
@@ -67,8 +66,7 @@ class Order:
     reversal_pending: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(msgspec.Struct, frozen=True):
     """The answer to a placement: the order, and whether it had been placed before."""
 
     order: Order

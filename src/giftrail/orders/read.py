@@ -1,7 +1,8 @@
 """Orders with their vouchers, opened."""
 
-import dataclasses
 from collections.abc import Sequence
+
+import msgspec
 
 from giftrail.db import pool
 from giftrail.kit import seal
@@ -61,4 +62,4 @@ async def _with_vouchers(
     if succeeded:
         for voucher in await voucher_store.list_vouchers(conn, partner_id=partner_id, order_ids=succeeded, ring=ring):
             of_order.setdefault(voucher.order_id, []).append(voucher)
-    return [dataclasses.replace(order, vouchers=tuple(of_order.get(order.order_id, ()))) for order in orders]
+    return [msgspec.structs.replace(order, vouchers=tuple(of_order.get(order.order_id, ()))) for order in orders]

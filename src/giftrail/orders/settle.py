@@ -5,9 +5,11 @@ be tried again. Locks: wallet, order, work row, stock. Commits.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+
+import msgspec
 
 from giftrail.calls import deliver
 from giftrail.calls import model as calls
@@ -48,7 +50,7 @@ async def _open(
 ) -> "_Batch":
     partner_id = settlements[0].partner_id
     order_ids = sorted({settlement.order_id for settlement in settlements})
-    wallet = await ledger.open_wallet(conn, partner_id=partner_id)
+    wallet = (await ledger.open_wallets(conn, partner_ids=[partner_id]))[partner_id]
     orders = await store.lock_orders(conn, partner_id=partner_id, order_ids=order_ids)
     return _Batch(
         conn,
@@ -122,7 +124,13 @@ class _Batch:
             served[code.amount_minor] += 1
         if served != self.lines[order.order_id]:
             raise AssertionError(f"order {order.order_id} was to end without all of its vouchers")
-        made = issue.make_vouchers(order, [code for _, _, code in codes], brand=brand, now=self.now)
+        made = issue.make_vouchers(
+            [code for _, _, code in codes],
+            partner_id=order.partner_id,
+            order_id=order.order_id,
+            brand=brand,
+            now=self.now,
+        )
         self.wallet.capture(self.holds[order.order_id], now=self.now)
         return self._change(order, states.Status.SUCCESS, events.Kind.ORDER_TERMINAL_STATE, vouchers=made)
 
@@ -202,7 +210,7 @@ class _Batch:
         """The order as it is from now on, with its event; `members` change with its status."""
         if (order.status, status) not in states.TRANSITIONS:
             raise AssertionError(f"order {order.order_id} was to go from {order.status} to {status}")
-        ended = replace(order, status=status, updated_at=self.now, **members)
+        ended = msgspec.structs.replace(order, status=status, updated_at=self.now, **members)
         self.orders[order.order_id] = self.changed[order.order_id] = ended
         body = events.order_changed(order_id=order.order_id, reference_id=order.reference_id, status=status.value)
         self.told.append(
@@ -233,7 +241,7 @@ class _Batch:
             return
         partner_id = self.wallet.wallet.partner_id
         await store.update_statuses(self.conn, partner_id=partner_id, orders=ended)
-        await issue.append_vouchers(self.conn, ended, partner_id=partner_id, keys=self.keys, now=self.now)
+        await issue.append_vouchers(self.conn, ended, keys=self.keys, now=self.now)
         await self._mark_codes(ended, partner_id=partner_id)
         out = [order for order in ended if self._is_out(order)]
         await store.end_fulfilments(

@@ -1,8 +1,9 @@
 """SQL of orders."""
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+
+import msgspec
 
 from giftrail.db import pool
 from giftrail.orders import decide, model, states
@@ -14,36 +15,35 @@ _COLUMNS = (
 
 
 async def list_known(
-    conn: pool.Connection, *, partner_id: str, reference_ids: Sequence[str]
-) -> dict[str, decide.Known]:
-    """By reference, the orders of the partner that have one of the references."""
+    conn: pool.Connection, *, references: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], decide.Known]:
+    """By (partner, reference), the orders that have one of them."""
     # One look into the unique index for each reference. With `= ANY` a plan made while the table was empty may walk
     # through all orders of the partner instead, and is kept.
     rows = await conn.fetch(
-        "SELECT o.* FROM unnest($2::text[]) AS wanted (reference_id) CROSS JOIN LATERAL (SELECT reference_id, order_id,"
-        " fingerprint FROM orders WHERE partner_id = $1 AND reference_id = wanted.reference_id LIMIT 1) o",
-        partner_id, list(reference_ids),
+        "SELECT o.* FROM unnest($1::text[], $2::text[]) AS wanted (partner_id, reference_id) CROSS JOIN LATERAL"
+        " (SELECT partner_id, reference_id, order_id, fingerprint FROM orders WHERE partner_id = wanted.partner_id"
+        "   AND reference_id = wanted.reference_id LIMIT 1) o",
+        [partner_id for partner_id, _ in references], [reference_id for _, reference_id in references],
     )  # fmt: skip
-    return {row["reference_id"]: decide.Known(row["order_id"], row["fingerprint"]) for row in rows}
+    return {(row["partner_id"], row["reference_id"]): decide.Known(row["order_id"], row["fingerprint"]) for row in rows}
 
 
-async def append_orders(
-    conn: pool.Connection, *, partner_id: str, drafts: Sequence[model.Draft], orders: Sequence[model.Order]
-) -> None:
-    """Write new orders of one partner, each beside its draft, inside the caller's transaction."""
+async def append_orders(conn: pool.Connection, *, drafts: Sequence[model.Draft], orders: Sequence[model.Order]) -> None:
+    """Write new orders, each beside its draft, inside the caller's transaction."""
     await conn.execute(
         "INSERT INTO orders (partner_id, order_id, reference_id, fingerprint, brand_id, status, failure_code, currency,"
         " amount_minor, discount_percentage, debit_minor, denominations_minor, quantities, customer, delivery,"
         " stored_processing, created_at, updated_at)"
-        " SELECT $1, order_id, reference_id, fingerprint, brand_id, status, failure_code, currency, amount_minor,"
-        " discount_percentage, debit_minor, denominations::bigint[], quantities::int[], customer, delivery,"
-        " status = 'PROCESSING', created_at, updated_at"
-        " FROM unnest($2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[],"
+        " SELECT partner_id, order_id, reference_id, fingerprint, brand_id, status, failure_code, currency,"
+        " amount_minor, discount_percentage, debit_minor, denominations::bigint[], quantities::int[], customer,"
+        " delivery, status = 'PROCESSING', created_at, updated_at"
+        " FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[],"
         " $9::bigint[], $10::numeric[], $11::bigint[], $12::text[], $13::text[], $14::jsonb[], $15::jsonb[],"
-        " $16::timestamptz[], $17::timestamptz[]) AS o (order_id, reference_id, fingerprint, brand_id, status,"
-        " failure_code, currency, amount_minor, discount_percentage, debit_minor, denominations, quantities, customer,"
-        " delivery, created_at, updated_at)",
-        partner_id,
+        " $16::timestamptz[], $17::timestamptz[]) AS o (partner_id, order_id, reference_id, fingerprint,"
+        " brand_id, status, failure_code, currency, amount_minor, discount_percentage, debit_minor, denominations,"
+        " quantities, customer, delivery, created_at, updated_at)",
+        [order.partner_id for order in orders],
         [order.order_id for order in orders],
         [order.reference_id for order in orders],
         [order.fingerprint for order in orders],
@@ -64,14 +64,13 @@ async def append_orders(
     )
 
 
-async def append_fulfilments(
-    conn: pool.Connection, *, partner_id: str, orders: Sequence[tuple[str, int]], now: datetime
-) -> None:
-    """The work of (order id, vouchers in one part) that remote providers serve, due at once."""
+async def append_fulfilments(conn: pool.Connection, *, orders: Sequence[tuple[str, str, int]], now: datetime) -> None:
+    """The work of (partner, order, vouchers in one part) that remote providers serve, due at once."""
+    partner_ids, order_ids, part_vouchers = zip(*orders, strict=True)
     await conn.execute(
         "INSERT INTO fulfilment (partner_id, order_id, part_vouchers, next_at)"
-        " SELECT $1, order_id, part_vouchers, $4 FROM unnest($2::text[], $3::int[]) AS o (order_id, part_vouchers)",
-        partner_id, [order_id for order_id, _ in orders], [part_vouchers for _, part_vouchers in orders], now,
+        " SELECT *, $4 FROM unnest($1::text[], $2::text[], $3::int[])",
+        partner_ids, order_ids, part_vouchers, now,
     )  # fmt: skip
 
 
@@ -152,7 +151,7 @@ async def mark_reversal_pending(conn: pool.Connection, *, order: model.Order, no
         "UPDATE orders SET reversal_pending = true, updated_at = $3 WHERE partner_id = $1 AND order_id = $2",
         order.partner_id, order.order_id, now,
     )  # fmt: skip
-    return dataclasses.replace(order, reversal_pending=True, updated_at=now)
+    return msgspec.structs.replace(order, reversal_pending=True, updated_at=now)
 
 
 async def list_settled(

@@ -7,7 +7,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, Router
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from giftrail.db import migrate, pool
 from giftrail.partner_api import (
@@ -49,9 +49,8 @@ def create_app(around: Surroundings, *, beside: Sequence[BaseRoute] = ()) -> ASG
     by_path: dict[str, dict[str, Endpoint]] = {}
     for endpoint in ENDPOINTS:
         by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
-    routes: list[BaseRoute] = [
-        Route(path, endpoint=guard.Door(around, endpoints)) for path, endpoints in by_path.items()
-    ]
+    doors = {path: guard.Door(around, endpoints) for path, endpoints in by_path.items()}
+    routes: list[BaseRoute] = [Route(path, endpoint=door) for path, door in doors.items()]
     document = msgspec.json.encode(openapi.document(ENDPOINTS))
     routes += [
         Route("/openapi.json", _fixed(document, "application/json")),
@@ -62,7 +61,13 @@ def create_app(around: Surroundings, *, beside: Sequence[BaseRoute] = ()) -> ASG
         Route("/metrics", _metrics(around)),
         *beside,
     ]
-    return Router(routes, redirect_slashes=False, default=guard.answer_unknown_path)
+    router = Router(routes, redirect_slashes=False, default=guard.answer_unknown_path)
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        # A path without parameters is found at once; only the others are matched one by one.
+        await (doors.get(scope["path"], router) if scope["type"] == "http" else router)(scope, receive, send)
+
+    return answer
 
 
 def _asset(name: str) -> bytes:

@@ -46,7 +46,7 @@ class Surroundings:
 
 @dataclass(slots=True)
 class Call:
-    """A request that passed the guard. `partner` is set on authenticated endpoints."""
+    """A request that passed the guard. `caller` is set on authenticated endpoints; `plain` as in requests.is_plain."""
 
     around: Surroundings
     raw_path: str
@@ -57,6 +57,7 @@ class Call:
     address: partners.Address | None
     now: datetime
     arrived: float  # of the clock
+    plain: bool = False
     caller: partners.Partner | None = None
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 

@@ -8,7 +8,6 @@ import re
 import time
 import uuid
 from collections.abc import Mapping
-from typing import Any
 
 import structlog
 from starlette.types import Message, Receive, Scope, Send
@@ -122,11 +121,13 @@ class _Request:
         self._check_request_id(endpoint)
         if b"%00" in self._scope["raw_path"]:
             raise problems.not_found()  # no id holds a NUL, and PostgreSQL takes none
-        body: dict[str, Any] = {}
+        sent: bytes | None = None
         if endpoint.method in METHODS_WITH_BODY:
-            body = await self._read_body(endpoint)
-            # A body may take its time: what was revoked meanwhile is refused.
-            await self._admit(endpoint, address)
+            known = around.watcher.seen.get("partners")
+            sent = await self._read_body(endpoint)
+            if around.watcher.seen.get("partners") != known:
+                await self._admit(endpoint, address)  # who was revoked meanwhile is refused
+        body = {} if sent is None else requests.read_json(sent)
         call = Call(
             around=around,
             raw_path=self._scope["raw_path"].decode("ascii"),
@@ -134,6 +135,7 @@ class _Request:
             query=queries.Query(self._scope["query_string"]),
             headers=self._headers,
             body=body,
+            plain=sent is not None and requests.is_plain(sent),
             address=address,
             now=around.now(),
             arrived=arrived,
@@ -223,10 +225,10 @@ class _Request:
         if endpoint.authenticated and not generate:
             raise problems.invalid_member("X-REQUEST-ID", "is missing: send a new UUID with each request")
 
-    async def _read_body(self, endpoint: Endpoint) -> dict[str, Any]:
+    async def _read_body(self, endpoint: Endpoint) -> bytes | None:
         sends_nothing = "transfer-encoding" not in self._headers and self._headers.get("content-length", "0") == "0"
         if sends_nothing and not endpoint.body_required:
-            return {}
+            return None
         media_type = self._headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type != "application/json":
             sent = requests.show(media_type) if media_type else "nothing"
@@ -238,12 +240,11 @@ class _Request:
             raise _too_large()
         try:
             async with asyncio.timeout(self._around.settings.body_timeout_seconds):
-                body = await self._receive_body()
+                return await self._receive_body()
         except TimeoutError:
             problem = problems.invalid_member("body", "did not arrive in time")
             problem.headers = {"Connection": "close"}
             raise problem from None
-        return requests.read_json(body)
 
     async def _receive_body(self) -> bytes:
         body = bytearray()

@@ -66,7 +66,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 def read_order(call: Call, body: Mapping[str, Any]) -> Wanted:
     """What is asked for. Raises Problem with every violation of the request in itself."""
-    order, violations = requests.read_partly(body, shapes.OrderRequest)
+    order, violations = requests.read_partly(body, shapes.OrderRequest, plain=call.plain)
     currency = call.partner.currency
     amount_minor = _positive_amount(order.amount, "amount", currency, violations)
     lines = _read_lines(order.denomination_details, currency, violations)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Protocol
 
+import msgspec
+
 from giftrail.kit import seal
 
 STOCK = "stock"
@@ -13,8 +15,7 @@ GENERATOR = "generator"
 AT_ONCE = frozenset({STOCK, GENERATOR})
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(msgspec.Struct, frozen=True):
     """A card number, a PIN or both, and until when it is valid (None: for ever).
 
     `digest` finds the code without reading it. `stock_id` is set when it was taken from stock.

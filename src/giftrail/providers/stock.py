@@ -72,17 +72,15 @@ def _open(
     return found, damaged
 
 
-async def mark_sold(
-    conn: pool.Connection, *, sold: Sequence[tuple[str, str, str]], partner_id: str, now: datetime
-) -> None:
-    """Record (brand, stock id, voucher id) as sold to the partner; the transaction must hold their locks."""
-    brand_ids, stock_ids, voucher_ids = zip(*sold, strict=True)
+async def mark_sold(conn: pool.Connection, *, sold: Sequence[tuple[str, str, str, str]], now: datetime) -> None:
+    """Record (brand, stock id, partner, voucher id) as sold; the transaction must hold the codes' locks."""
+    brand_ids, stock_ids, partner_ids, voucher_ids = zip(*sold, strict=True)
     await store.mark_sold(
         conn,
         brand_ids=brand_ids,
         stock_ids=stock_ids,
         voucher_ids=voucher_ids,
-        partner_id=partner_id,
+        partner_ids=partner_ids,
         now=now,
     )
 

@@ -57,16 +57,16 @@ async def mark_sold(
     *,
     brand_ids: Sequence[str],
     stock_ids: Sequence[str],
+    partner_ids: Sequence[str],
     voucher_ids: Sequence[str],
-    partner_id: str,
     now: datetime,
 ) -> None:
     """The codes were sold as these vouchers; their sealed copy here is emptied."""
     await conn.execute(
-        "UPDATE stock_code c SET sold_at = $5, partner_id = $4, voucher_id = s.voucher_id, sealed = ''"
-        " FROM unnest($1::text[], $2::text[], $3::text[]) AS s (brand_id, stock_id, voucher_id)"
-        " WHERE c.brand_id = s.brand_id AND c.stock_id = s.stock_id",
-        list(brand_ids), list(stock_ids), list(voucher_ids), partner_id, now,
+        "UPDATE stock_code c SET sold_at = $5, partner_id = s.partner_id, voucher_id = s.voucher_id, sealed = ''"
+        " FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])"
+        " AS s (brand_id, stock_id, partner_id, voucher_id) WHERE c.brand_id = s.brand_id AND c.stock_id = s.stock_id",
+        list(brand_ids), list(stock_ids), list(partner_ids), list(voucher_ids), now,
     )  # fmt: skip
 
 

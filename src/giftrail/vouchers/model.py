@@ -1,12 +1,11 @@
 """A voucher (specification, Voucher)."""
 
-from dataclasses import dataclass
+import msgspec
 
 from giftrail.providers import protocol
 
 
-@dataclass(frozen=True, slots=True)
-class Voucher:
+class Voucher(msgspec.Struct, frozen=True):
     """A voucher of an order, opened; `position` is its place in the order, from 0. Amount in minor units."""
 
     partner_id: str

@@ -7,16 +7,14 @@ from giftrail.kit import seal
 from giftrail.vouchers import model, vault
 
 
-async def append_vouchers(
-    conn: pool.Connection, *, partner_id: str, vouchers: Sequence[model.Voucher], ring: seal.KeyRing
-) -> None:
-    """Write the vouchers of one partner, sealed, inside the caller's transaction."""
+async def append_vouchers(conn: pool.Connection, *, vouchers: Sequence[model.Voucher], ring: seal.KeyRing) -> None:
+    """Write vouchers, sealed, inside the caller's transaction."""
     await conn.execute(
         "INSERT INTO voucher (partner_id, voucher_id, order_id, position, card_type, amount_minor, currency,"
         " valid_till, sealed, code_digest, provider)"
-        " SELECT $1, * FROM unnest($2::text[], $3::text[], $4::int[], $5::text[], $6::bigint[], $7::text[],"
+        " SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::text[], $6::bigint[], $7::text[],"
         " $8::date[], $9::bytea[], $10::bytea[], $11::text[])",
-        partner_id,
+        [voucher.partner_id for voucher in vouchers],
         [voucher.voucher_id for voucher in vouchers],
         [voucher.order_id for voucher in vouchers],
         [voucher.position for voucher in vouchers],
@@ -30,15 +28,14 @@ async def append_vouchers(
     )
 
 
-async def append_issued_codes(
-    conn: pool.Connection, *, source: str, partner_id: str, vouchers: Sequence[model.Voucher]
-) -> None:
+async def append_issued_codes(conn: pool.Connection, *, source: str, vouchers: Sequence[model.Voucher]) -> None:
     """Record that the codes were sold. Raises asyncpg.UniqueViolationError when one of them was sold before."""
     await conn.execute(
         "INSERT INTO issued_code (source, code_digest, partner_id, voucher_id)"
-        " SELECT $1, digest, $2, id FROM unnest($3::bytea[], $4::text[]) AS sold (digest, id)",
-        source, partner_id,
+        " SELECT $1, * FROM unnest($2::bytea[], $3::text[], $4::text[])",
+        source,
         [voucher.code.digest for voucher in vouchers],
+        [voucher.partner_id for voucher in vouchers],
         [voucher.voucher_id for voucher in vouchers],
     )  # fmt: skip
 

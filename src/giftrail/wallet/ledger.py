@@ -4,10 +4,11 @@ A wallet is opened (its row locked), moved any number of times in memory, and cl
 all inside one transaction of the caller. Lock order everywhere: wallet, order, work row, stock.
 """
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+
+import msgspec
 
 from giftrail.db import pool
 from giftrail.events import model as events
@@ -16,6 +17,8 @@ from giftrail.kit import ids, money
 from giftrail.wallet import model, store
 
 MAX_NOTE_CHARACTERS = 200
+# How long a transaction that places or settles orders waits for a lock.
+LOCK_PATIENCE_SECONDS = 0.25
 # No wallet holds more than this, so that sums stay far from PostgreSQL's largest bigint.
 MAX_BALANCE_MINOR = 10 * money.MAX_AMOUNT_MINOR
 
@@ -108,7 +111,7 @@ class OpenWallet:
         """Alert below this balance; raising it above the balance alerts nobody. Raises AmountInvalid."""
         if threshold_minor is not None and threshold_minor < 0:
             raise AmountInvalid("a threshold is not negative")
-        self.wallet = dataclasses.replace(
+        self.wallet = msgspec.structs.replace(
             self.wallet,
             low_threshold_minor=threshold_minor,
             low_alerted=threshold_minor is not None and self.available_minor < threshold_minor,
@@ -116,7 +119,7 @@ class OpenWallet:
 
     def set_limited(self, limited: bool) -> None:  # noqa: FBT001 — it sets exactly this
         """Say whether placements must look at spending limits."""
-        self.wallet = dataclasses.replace(self.wallet, limited=limited)
+        self.wallet = msgspec.structs.replace(self.wallet, limited=limited)
 
     def _check_room(self, amount_minor: int) -> None:
         if amount_minor > 0 and self.wallet.posted_minor + amount_minor > MAX_BALANCE_MINOR:
@@ -145,7 +148,7 @@ class OpenWallet:
         available_minor = sides.get(model.Account.AVAILABLE, 0)
         held_minor = sides.get(model.Account.HELD, 0)
         version = before.version + 1
-        self.wallet = dataclasses.replace(
+        self.wallet = msgspec.structs.replace(
             before,
             posted_minor=before.posted_minor + available_minor + held_minor,
             held_minor=before.held_minor + held_minor,
@@ -172,7 +175,10 @@ class OpenWallet:
             model.Account.AVAILABLE: self.wallet.available_minor,
             model.Account.HELD: self.wallet.held_minor,
         }
-        self.entries += [model.Entry(version, account, amount, after.get(account)) for account, amount in sides.items()]
+        self.entries += [
+            model.Entry(before.partner_id, version, account, amount, after.get(account))
+            for account, amount in sides.items()
+        ]
 
     def _alert_when_low(self) -> None:
         threshold, available = self.wallet.low_threshold_minor, self.wallet.available_minor
@@ -180,7 +186,7 @@ class OpenWallet:
         if is_low and threshold is not None and not self.wallet.low_alerted:
             self.alerts.append((available, threshold))
         if is_low != self.wallet.low_alerted:
-            self.wallet = dataclasses.replace(self.wallet, low_alerted=is_low)
+            self.wallet = msgspec.structs.replace(self.wallet, low_alerted=is_low)
 
 
 async def read_wallet(conn: pool.Connection | pool.Pool, *, partner_id: str) -> model.Wallet:
@@ -199,6 +205,22 @@ async def open_wallet(conn: pool.Connection, *, partner_id: str) -> OpenWallet:
     return OpenWallet(wallet)
 
 
+async def open_wallets(
+    conn: pool.Connection, *, partner_ids: Sequence[str], skip_locked: bool = False
+) -> dict[str, OpenWallet]:
+    """By partner, the wallets, locked until the transaction ends; `skip_locked` leaves out those that others hold.
+
+    No lock of the transaction is waited for longer than LOCK_PATIENCE_SECONDS: then asyncpg.LockNotAvailableError, so
+    that a wallet that is held does not hold up what waits behind it. Raises WalletUnknown.
+    """
+    await store.limit_lock_waits(conn, seconds=LOCK_PATIENCE_SECONDS)
+    wallets = await store.lock_wallets(conn, partner_ids=partner_ids, skip_locked=skip_locked)
+    missing = next((partner_id for partner_id in partner_ids if partner_id not in wallets), None)
+    if missing is not None and not skip_locked:
+        raise WalletUnknown(f"partner {missing!r} has no wallet")
+    return {partner_id: OpenWallet(wallet) for partner_id, wallet in wallets.items()}
+
+
 async def list_holds(conn: pool.Connection, *, partner_id: str, order_ids: Sequence[str]) -> Mapping[str, Held]:
     """By order, the hold that each of the orders began with, to be captured or released."""
     return await store.list_holds(conn, partner_id=partner_id, order_ids=order_ids)
@@ -206,29 +228,33 @@ async def list_holds(conn: pool.Connection, *, partner_id: str, order_ids: Seque
 
 async def close_wallet(conn: pool.Connection, opened: OpenWallet, *, now: datetime) -> None:
     """Write the transfers, their entries, the alerts and the wallet, inside the caller's transaction."""
-    wallet = opened.wallet
-    if opened.transfers:
-        await store.append_transfers(
-            conn, partner_id=wallet.partner_id, transfers=opened.transfers, entries=opened.entries
-        )
-    await store.update_wallet(conn, wallet)
+    await close_wallets(conn, [opened], now=now)
 
+
+async def close_wallets(conn: pool.Connection, opened: Sequence[OpenWallet], *, now: datetime) -> None:
+    """Write the transfers, their entries, the alerts and the wallets, inside the caller's transaction."""
+    transfers = [transfer for wallet in opened for transfer in wallet.transfers]
+    if transfers:
+        entries = [entry for wallet in opened for entry in wallet.entries]
+        await store.append_transfers(conn, transfers=transfers, entries=entries)
+    await store.update_wallets(conn, [wallet.wallet for wallet in opened])
+    await outbox.append_events(conn, [alert for wallet in opened for alert in _alerts(wallet, now=now)])
+
+
+def _alerts(opened: OpenWallet, *, now: datetime) -> list[events.Event]:
     def major(minor: int) -> int | Decimal:
-        return money.to_major(minor, currency=wallet.currency)
+        return money.to_major(minor, currency=opened.wallet.currency)
 
-    await outbox.append_events(
-        conn,
-        [
-            events.Event(
-                partner_id=wallet.partner_id,
-                event_id=ids.new("evt", now=now),
-                kind=events.Kind.WALLET_LOW_BALANCE,
-                body=events.wallet_low_balance(balance=major(balance), threshold=major(threshold)),
-                occurred_at=now,
-            )
-            for balance, threshold in opened.alerts
-        ],
-    )
+    return [
+        events.Event(
+            partner_id=opened.wallet.partner_id,
+            event_id=ids.new("evt", now=now),
+            kind=events.Kind.WALLET_LOW_BALANCE,
+            body=events.wallet_low_balance(balance=major(balance), threshold=major(threshold)),
+            occurred_at=now,
+        )
+        for balance, threshold in opened.alerts
+    ]
 
 
 def check_note(note: str | None) -> str | None:

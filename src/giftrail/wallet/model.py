@@ -1,8 +1,9 @@
 """Wallets, transfers and their entries, in minor units."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+import msgspec
 
 
 class Kind(StrEnum):
@@ -27,8 +28,7 @@ class Account(StrEnum):
     CORRECTIONS = "CORRECTIONS"
 
 
-@dataclass(frozen=True, slots=True)
-class Wallet:
+class Wallet(msgspec.Struct, frozen=True):
     """A wallet as it stands. `posted` includes what is held; `available` is what can still be spent."""
 
     partner_id: str
@@ -46,8 +46,7 @@ class Wallet:
         return self.posted_minor - self.held_minor
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(msgspec.Struct, frozen=True):
     """One movement of a wallet; `wallet_version` numbers a wallet's transfers from 1 without gaps."""
 
     partner_id: str
@@ -68,10 +67,10 @@ class Transfer:
         return f"trf_{self.wallet_version:012d}"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One side of a transfer; a transfer's entries add to zero."""
 
+    partner_id: str
     wallet_version: int
     account: Account
     amount_minor: int

@@ -27,30 +27,55 @@ async def lock_wallet(conn: pool.Connection, *, partner_id: str) -> model.Wallet
     return _wallet(await conn.fetchrow(_WALLET + " WHERE partner_id = $1 FOR UPDATE", partner_id))
 
 
-async def update_wallet(conn: pool.Connection, wallet: model.Wallet) -> None:
-    """Write what the caller, who holds the lock, made of it."""
+async def lock_wallets(
+    conn: pool.Connection, *, partner_ids: Sequence[str], skip_locked: bool
+) -> dict[str, model.Wallet]:
+    """By partner, the wallets, locked in the order of the ids until the transaction ends.
+
+    One order for everyone, so that two transactions never wait for each other; `skip_locked` leaves out those that
+    another transaction holds.
+    """
+    rows = await conn.fetch(
+        f"SELECT w.* FROM unnest($1::text[]) AS wanted (id) CROSS JOIN LATERAL ({_WALLET} WHERE partner_id = wanted.id"
+        f" FOR UPDATE{' SKIP LOCKED' if skip_locked else ''}) w",
+        sorted(partner_ids),
+    )
+    return {wallet.partner_id: wallet for row in rows if (wallet := _wallet(row)) is not None}
+
+
+async def limit_lock_waits(conn: pool.Connection, *, seconds: float) -> None:
+    """Until the transaction ends, wait for no lock longer than this."""
+    await conn.execute("SELECT set_config('lock_timeout', $1, true)", f"{seconds * 1000:.0f}ms")
+
+
+async def update_wallets(conn: pool.Connection, wallets: Sequence[model.Wallet]) -> None:
+    """Write what the caller, who holds their locks, made of them."""
     await conn.execute(
-        "UPDATE wallet SET posted_minor = $2, held_minor = $3, version = $4, low_threshold_minor = $5,"
-        " low_alerted = $6, limited = $7 WHERE partner_id = $1",
-        wallet.partner_id, wallet.posted_minor, wallet.held_minor, wallet.version, wallet.low_threshold_minor,
-        wallet.low_alerted, wallet.limited,
-    )  # fmt: skip
+        "UPDATE wallet w SET posted_minor = n.posted_minor, held_minor = n.held_minor, version = n.version,"
+        " low_threshold_minor = n.low_threshold_minor, low_alerted = n.low_alerted, limited = n.limited"
+        " FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bool[], $7::bool[])"
+        " AS n (partner_id, posted_minor, held_minor, version, low_threshold_minor, low_alerted, limited)"
+        " WHERE w.partner_id = n.partner_id",
+        [wallet.partner_id for wallet in wallets],
+        [wallet.posted_minor for wallet in wallets],
+        [wallet.held_minor for wallet in wallets],
+        [wallet.version for wallet in wallets],
+        [wallet.low_threshold_minor for wallet in wallets],
+        [wallet.low_alerted for wallet in wallets],
+        [wallet.limited for wallet in wallets],
+    )
 
 
 async def append_transfers(
-    conn: pool.Connection,
-    *,
-    partner_id: str,
-    transfers: Sequence[model.Transfer],
-    entries: Sequence[model.Entry],
+    conn: pool.Connection, *, transfers: Sequence[model.Transfer], entries: Sequence[model.Entry]
 ) -> None:
     """Write the transfers and their entries."""
     await conn.execute(
         "INSERT INTO transfer (partner_id, wallet_version, kind, amount_minor, available_after_minor,"
         " held_after_minor, order_id, reference_id, note, created_at, resolves_version)"
-        " SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[],"
-        " $8::text[], $9::text[], $10::timestamptz[], $11::bigint[])",
-        partner_id,
+        " SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],"
+        " $7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::bigint[])",
+        [transfer.partner_id for transfer in transfers],
         [transfer.wallet_version for transfer in transfers],
         [transfer.kind.value for transfer in transfers],
         [transfer.amount_minor for transfer in transfers],
@@ -64,8 +89,8 @@ async def append_transfers(
     )
     await conn.execute(
         "INSERT INTO entry (partner_id, wallet_version, account, amount_minor, balance_after_minor)"
-        " SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[])",
-        partner_id,
+        " SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[])",
+        [entry.partner_id for entry in entries],
         [entry.wallet_version for entry in entries],
         [entry.account.value for entry in entries],
         [entry.amount_minor for entry in entries],

@@ -1,0 +1,97 @@
+"""What waits to be placed or settled by one writer: each wallet's in the order of its arrival, the wallets in turn."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from giftrail.orders import endings, model
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A draft that waits to be placed, or a settlement; `arrived` is of the clock."""
+
+    item: model.Draft | endings.Settlement
+    arrived: float
+    answer: asyncio.Future[Any]
+    rounds: int = 0
+    again: bool = False  # lined up again, or about to be
+
+    @property
+    def vouchers_count(self) -> int:
+        """How much of a batch it takes."""
+        return self.item.vouchers_count if isinstance(self.item, model.Draft) else 1
+
+
+@dataclass(slots=True)
+class Line:
+    """The orders that wait on the wallets of one writer, and the task that places them.
+
+    `expiry` looks for those that wait too long; until `skips_until` (of the clock) held wallets are passed over.
+    """
+
+    task: asyncio.Task[None] | None = None
+    expiry: asyncio.TimerHandle | None = None
+    skips_until: float = 0.0
+    _wallets: dict[str, deque[Waiting]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether somebody waits."""
+        return bool(self._wallets)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        """All who wait."""
+        return (waiting for queue in self._wallets.values() for waiting in queue)
+
+    def count(self, partner_id: str) -> int:
+        """How many wait on a wallet."""
+        return len(self._wallets.get(partner_id, ()))
+
+    def append(self, waiting: Waiting) -> None:
+        """Line up behind those of the same wallet."""
+        self._wallets.setdefault(waiting.item.partner_id, deque()).append(waiting)
+
+    def take(self, *, most_orders: int, most_vouchers: int) -> list[Waiting]:
+        """The next batch: one order of each wallet, and again, until it is full.
+
+        Placements of many wallets go together; settlements go with others of their wallet alone. An order that is
+        larger than a batch goes alone.
+        """
+        batch: list[Waiting] = []
+        vouchers = 0
+        took = True
+        while took:
+            took = False
+            for partner_id, queue in list(self._wallets.items()):
+                head = queue[0]
+                if batch and not (
+                    len(batch) < most_orders
+                    and vouchers + head.vouchers_count <= most_vouchers
+                    and _go_together(batch[0], head)
+                ):
+                    continue
+                batch.append(queue.popleft())
+                vouchers += head.vouchers_count
+                took = True
+                del self._wallets[partner_id]  # behind the others
+                if queue:
+                    self._wallets[partner_id] = queue
+        return batch
+
+    def drop(self, is_late: Callable[[Waiting], bool]) -> list[Waiting]:
+        """Take out those that are late."""
+        late = [waiting for waiting in self if is_late(waiting)]
+        for waiting in late:
+            partner_id = waiting.item.partner_id
+            self._wallets[partner_id].remove(waiting)
+            if not self._wallets[partner_id]:
+                del self._wallets[partner_id]
+        return late
+
+
+def _go_together(one: Waiting, other: Waiting) -> bool:
+    if isinstance(one.item, model.Draft) or isinstance(other.item, model.Draft):
+        return isinstance(one.item, model.Draft) and isinstance(other.item, model.Draft)
+    return one.item.partner_id == other.item.partner_id
