@@ -53,19 +53,13 @@ class Door:
 
 async def send_answer(send: Send, answer: Answer, extra: Mapping[str, str]) -> None:
     """Send an answer with its own and the extra headers."""
-    headers = {
-        "content-type": answer.content_type,
-        "content-length": str(len(answer.body)),
-        "x-content-type-options": "nosniff",
-    }
-    headers |= {name.lower(): value for name, value in {**extra, **answer.headers}.items()}
-    if answer.status == 304:
-        del headers["content-type"], headers["content-length"]
-    start: Message = {
-        "type": "http.response.start",
-        "status": answer.status,
-        "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()],
-    }
+    named = {**extra, **{name.lower(): value for name, value in answer.headers.items()}}
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in named.items()]
+    headers.append((b"x-content-type-options", b"nosniff"))
+    if answer.status != 304:
+        headers.append((b"content-type", answer.content_type.encode("latin-1")))
+        headers.append((b"content-length", b"%d" % len(answer.body)))
+    start: Message = {"type": "http.response.start", "status": answer.status, "headers": headers}
     await send(start)
     await send({"type": "http.response.body", "body": answer.body})
 

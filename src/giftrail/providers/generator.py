@@ -36,6 +36,8 @@ def _checked(length: int, alphabet: str) -> str:
 def _random(length: int, alphabet: str) -> str:
     # One draw for the whole text: a draw for each character costs ten times as much.
     value = secrets.randbelow(len(alphabet) ** length)
+    if alphabet == checkdigit.DIGITS:
+        return f"{value:0{length}}"  # the same, a tenth of the time
     characters = []
     for _ in range(length):
         value, index = divmod(value, len(alphabet))
