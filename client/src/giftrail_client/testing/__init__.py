@@ -10,7 +10,7 @@ assert giftrail.orders.wait(order).succeeded
 With pytest, ask for the fixture `giftrail_service`: it comes with this package.
 
 It answers as the real service does, field by field; both pass the same tests of the contract. What it leaves out: many
-partners, addresses, rate limits, and whatever an operator does.
+partners, addresses, rate limits, delivery to recipients, and whatever an operator does.
 """
 
 from giftrail_client.testing.catalogue import FakeBrand, Fate

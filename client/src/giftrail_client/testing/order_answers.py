@@ -8,6 +8,7 @@ from urllib.parse import unquote_to_bytes
 from giftrail_client.testing import catalogue, parameters, problems, reading, wanted
 from giftrail_client.testing.calls import Call
 
+CHANNELS = ("EMAIL", "SMS")
 MAX_REASON_CHARACTERS = 200
 STATUSES = ("PROCESSING", "SUCCESS", "FAILED", "CANCELLED", "REVERSED")
 # Slashes of /v1/partners/orders/by-reference/; what stands behind them is the reference, slashes and all.
@@ -105,6 +106,22 @@ def reverse(call: Call) -> dict[str, Any]:
     if books.find(call.ids[0]).status == "SUCCESS":
         call.wait_seconds()  # its provider is asked, which takes no time here
     return books.reverse(call.ids[0]).members()
+
+
+def resend_delivery(call: Call) -> dict[str, Any]:
+    """Refused as by a service that does not deliver for the partner."""
+    channels = call.body.get("channels")
+    if channels is not None and not isinstance(channels, list):
+        raise problems.invalid(("channels", f"{channels!r} is not a list"))
+    wrong = [
+        (f"channels[{place}]", f"{one!r} is none of {', '.join(CHANNELS)}")
+        for place, one in enumerate(channels or ())
+        if one not in CHANNELS
+    ]
+    if wrong:
+        raise problems.invalid(*wrong)
+    order = call.service.books.find(call.ids[0])
+    raise problems.Refused("E009", f"order {order.id} is {order.status} and has no recipient by any channel")
 
 
 def get_balance(call: Call) -> dict[str, Any]:

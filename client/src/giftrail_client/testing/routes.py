@@ -23,6 +23,9 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", f"/orders/{_ID}", order_answers.get_order, secret=True),
     Route("POST", f"/orders/{_ID}/cancel", order_answers.cancel, body_required=False, secret=True),
     Route("POST", f"/orders/{_ID}/reverse", order_answers.reverse, body_required=False, secret=True),
+    Route(
+        "POST", f"/orders/{_ID}/resend-delivery", order_answers.resend_delivery, body_required=False, secret=True,
+    ),
     Route("GET", "/wallet/balance", order_answers.get_balance),
     Route("GET", "/wallet/transactions", order_answers.list_transactions),
     Route("POST", "/webhooks", lambda call: call.service.teller.create(call.body), secret=True),
