@@ -35,13 +35,7 @@ def read_json(body: bytes) -> dict[str, Any]:
     Raises Problem (400) for what is no JSON in UTF-8, no object, repeats a key, or holds NaN or an infinity.
     """
     try:
-        value = json.loads(
-            body.decode("utf-8"),
-            object_pairs_hook=_without_repeats,
-            parse_float=_read_number,
-            parse_int=_read_number,
-            parse_constant=_refuse_constant,
-        )
+        value = _decode(body.decode("utf-8"))
     except UnicodeDecodeError:
         raise problems.invalid_member("body", "is not UTF-8") from None
     except RecursionError:
@@ -72,6 +66,14 @@ def _read_number(text: str) -> Decimal:
 
 def _refuse_constant(constant: str) -> None:
     raise problems.invalid_member("body", f"{constant} is not JSON")
+
+
+_decode = json.JSONDecoder(
+    object_pairs_hook=_without_repeats,
+    parse_float=_read_number,
+    parse_int=_read_number,
+    parse_constant=_refuse_constant,
+).decode
 
 
 def read_struct(members: Mapping[str, Any], type_: type[Struct]) -> tuple[Struct | None, list[problems.SubError]]:
