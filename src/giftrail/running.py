@@ -24,7 +24,6 @@ from giftrail.providers import registry
 from giftrail.settings import Settings
 from giftrail.workers import housekeeping, staff
 
-
 # New objects between two looks for circles of garbage. Every 700, Python's own number, took a tenth of the time.
 GARBAGE_OBJECTS = 50_000
 
