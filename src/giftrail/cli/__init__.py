@@ -13,6 +13,7 @@ from giftrail.catalog import edit, importing
 from giftrail.cli import (
     audit,
     brand,
+    delivery,
     desk,
     event,
     limit,
@@ -64,6 +65,7 @@ main_app.add_typer(brand.brands, name="brand")
 main_app.add_typer(stock.stocks, name="stock")
 main_app.add_typer(wallet.wallets, name="wallet")
 main_app.add_typer(order.orders, name="order")
+main_app.add_typer(delivery.deliveries, name="delivery")
 main_app.add_typer(provider.providers, name="provider")
 main_app.add_typer(limit.limits, name="limit")
 main_app.add_typer(webhook.webhooks, name="webhook")

@@ -2,9 +2,11 @@
 
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from giftrail.cli import desk
+from giftrail.delivery import recipients, words
 from giftrail.kit import money
 from giftrail.partners import manage, model, store
 from giftrail.wallet import ledger, onboard
@@ -89,6 +91,48 @@ def set_(
 
     partner_id = desk.run(deed, data_dir=data_dir)
     desk.tell(f"Set {', '.join(values)} of {name}.", {"partnerId": partner_id, **values}, as_json=as_json)
+
+
+@partners.command("deliver")
+def deliver(
+    name: Name,
+    off: Annotated[bool, typer.Option("--off", help="Deliver no more.")] = False,
+    language: Annotated[str | None, typer.Option(help="Of messages and of the voucher page.")] = None,
+    colour: Annotated[str | None, typer.Option(help="Written #rrggbb.")] = None,
+    logo_url: Annotated[str | None, typer.Option(help="An https address; in e-mails alone.")] = None,
+    reply_to: Annotated[str | None, typer.Option(help="Where answers to e-mails go.")] = None,
+    codes_in_messages: Annotated[
+        bool | None, typer.Option("--codes-in-messages/--links-only", help="Whether messages hold the codes.")
+    ] = None,
+    data_dir: desk.DataDir = None,
+    as_json: desk.AsJson = False,
+) -> None:
+    """Deliver vouchers to the partner's recipients by e-mail and text message; what is not named stays as it is.
+
+    Example: giftrail partner deliver "Acme Rewards" --language hi --reply-to help@acme.example
+    """
+    asked = {
+        "language": language, "colour": colour, "logo_url": logo_url, "reply_to": reply_to,
+        "codes_in_messages": codes_in_messages,
+    }  # fmt: skip
+    values = {key: value for key, value in asked.items() if value is not None}
+    if language is not None and language not in words.list_languages():
+        raise desk.CommandFailed(f"there are no words in {language!r}, but in {', '.join(words.list_languages())}")
+    if reply_to is not None:
+        try:
+            recipients.read_email(reply_to)
+        except ValueError as error:
+            raise desk.CommandFailed(str(error)) from None
+
+    async def deed(at: desk.Desk) -> None:
+        partner = await manage.read_partner(at.conn, name_or_id=name)
+        wanted = None if off else msgspec.structs.replace(partner.delivery or model.Delivery(), **values)
+        async with at.act("partner.deliver", subject=partner.name, off=off, **values):
+            await manage.set_delivery(at.conn, partner_id=partner.partner_id, delivery=wanted, now=at.now)
+
+    desk.run(deed, data_dir=data_dir)
+    sentence = f"Vouchers of {name} are {'not delivered any more' if off else 'delivered to recipients'}."
+    desk.tell(sentence, {"partner": name, "delivers": not off, **values}, as_json=as_json)
 
 
 @partners.command("list")
