@@ -70,4 +70,11 @@ def _render(template: str, *, language: str, **members: Any) -> str:
 
 @functools.cache
 def _environment(language: str) -> jinja2.Environment:
-    return message.environment("giftrail.voucher_page", language)
+    made = message.environment("giftrail.voucher_page", language)
+    made.filters["fours"] = _fours
+    return made
+
+
+def _fours(code: str) -> list[str]:
+    """A code in groups of four, as people read it out; what is copied has no spaces."""
+    return [code[start : start + 4] for start in range(0, len(code), 4)]
