@@ -1,5 +1,7 @@
 """How a partner gets in: its credentials, and the networks it calls from."""
 
+from typing import Annotated
+
 import typer
 
 from giftrail.cli import desk
