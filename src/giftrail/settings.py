@@ -4,6 +4,7 @@ import base64
 import binascii
 import ipaddress
 import os
+import string
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -109,7 +110,7 @@ class Settings(BaseSettings):
     twilio_token: SecretStr | None = Field(None, description="its token")
     emails_per_second: float = Field(10.0, gt=0, description="per worker process")
     sms_per_second: float = Field(5.0, gt=0, description="per worker process")
-    delivery_timeout_seconds: float = Field(30.0, gt=0, le=35, description="of one message to a mail server or gateway")
+    delivery_timeout_seconds: float = Field(30.0, gt=0, le=35, description="of each step with a mail server or gateway")
     resend_cooldown_seconds: float = Field(3600.0, ge=0, description="between two deliveries of an order by a channel")
     resends_per_day: int = Field(3, ge=0, description="deliveries of an order by a channel that are asked for again")
     reveals_per_hour: int = Field(30, ge=1, description="how often an order's codes are shown on the voucher page")
@@ -144,6 +145,10 @@ class Settings(BaseSettings):
             raise ValueError("GIFTRAIL_MAIL_FROM must be an e-mail address when GIFTRAIL_SMTP_HOST is set")
         if self.twilio_account and (self.twilio_token is None or not self.sms_from):
             raise ValueError("GIFTRAIL_TWILIO_ACCOUNT needs GIFTRAIL_TWILIO_TOKEN and GIFTRAIL_SMS_FROM")
+        try:
+            string.Template(self.sms_body).substitute(dict.fromkeys(("to", "from", "text", "id"), ""))
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"GIFTRAIL_SMS_BODY: {error} is none of $to, $from, $text and $id") from None
         has_channel = self.smtp_host or self.sms_url or self.twilio_account
         if has_channel and self.environment is Environment.PRODUCTION and not self.public_url.startswith("https://"):
             raise ValueError("GIFTRAIL_PUBLIC_URL must be an https address in production: vouchers are opened there")

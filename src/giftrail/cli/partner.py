@@ -182,6 +182,7 @@ def show(name: Name, data_dir: desk.DataDir = None, as_json: desk.AsJson = False
             "credentials": [row["credential_id"] for row in kept if row["revoked_at"] is None],
             "revokedCredentials": [row["credential_id"] for row in kept if row["revoked_at"] is not None],
             "networks": [str(network) for network in partner.networks],
+            "delivery": msgspec.to_builtins(partner.delivery) if partner.delivery else None,
             "balance": money.to_major(wallet.available_minor, currency=wallet.currency),
             "egressAddresses": list(at.settings.egress_addresses),
             "createdAt": partner.created_at,

@@ -59,10 +59,10 @@ def _check(
     begun: Sequence[datetime], channel: model.Channel, *, cooldown_seconds: float, most_a_day: int, now: datetime
 ) -> None:
     ready_at = max(begun, default=now - DAY) + timedelta(seconds=cooldown_seconds)
-    today = sorted(at for at in begun if at > now - DAY)
     # The first delivery is the order's own; only those that were asked for count.
-    if len(today) > most_a_day:
-        ready_at = max(ready_at, today[-most_a_day] + DAY)
+    today = [at for at in sorted(begun)[1:] if at > now - DAY]
+    if len(today) >= most_a_day:
+        ready_at = max(ready_at, today[-most_a_day] + DAY if most_a_day else now + DAY)
     if ready_at > now:
         raise model.TooSoon(
             f"the vouchers were sent by {channel} at {max(begun):%Y-%m-%dT%H:%M:%SZ}; again from"

@@ -27,9 +27,13 @@ async def find_order(conn: pool.Connection | pool.Pool, token: str) -> tuple[str
 
 
 async def reveal(
-    conn: pool.Connection | pool.Pool, *, partner_id: str, order_id: str, address: object, most: int, now: datetime
+    conn: pool.Connection, *, partner_id: str, order_id: str, address: object, most: int, now: datetime
 ) -> bool:
-    """Record that the codes are shown; False when they were shown too often within the window."""
+    """Record that the codes are shown, inside the caller's transaction; False when they were shown too often.
+
+    Reveals of an order wait for each other.
+    """
+    await store.lock_reveals(conn, order_id=order_id)
     return await store.append_reveal(
         conn, reveal_id=ids.new("rvl", now=now), partner_id=partner_id, order_id=order_id, address=address,
         since=now - REVEAL_WINDOW, most=most, now=now,

@@ -11,6 +11,9 @@ from jinja2 import sandbox
 from giftrail.delivery import words
 from giftrail.partners import model as partners
 
+# They join letters and emoji, and are no control characters, whatever Python says.
+_JOINERS = "\u200c\u200d"
+
 
 @dataclass(frozen=True, slots=True)
 class Voucher:
@@ -67,7 +70,7 @@ def render_sms(content: Content, *, link: str) -> Message:
 
 def one_line(text: str) -> str:
     """The text without line breaks and other control characters: what stands in a header stays in it."""
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    return " ".join("".join(one if one.isprintable() or one in _JOINERS else " " for one in text).split())
 
 
 def environment(package: str, language: str) -> jinja2.Environment:

@@ -49,16 +49,20 @@ def find_recipients(
             found.append(model.Recipient(channel, address))
     if not found and not complaints:
         names = " or ".join(pair[kind == OTHER] for channel, pair in _SOURCES.items() if channel in channels)
-        complaints.append((whose, f"has nothing to send the vouchers to: give {names}"))
+        advice = f"give {names}" if names else "this installation has no channel"
+        complaints.append((whose, f"has nothing to send the vouchers to: {advice}"))
     return found, complaints
 
 
 def read_email(text: str) -> str:
-    """The address, normalized. Raises ValueError, whose message names it."""
+    """The address as every mail server takes it. Raises ValueError, whose message names it."""
     try:
-        return email_validator.validate_email(text, check_deliverability=False).normalized
+        address = email_validator.validate_email(text, check_deliverability=False).ascii_email
     except email_validator.EmailNotValidError as error:
         raise ValueError(f"{text!r} is no e-mail address: {error}") from None
+    if address is None:
+        raise ValueError(f"{text!r} has letters before the @ that few mail servers take")
+    return address
 
 
 def read_phone(text: str, *, region: str) -> str:
@@ -69,4 +73,6 @@ def read_phone(text: str, *, region: str) -> str:
         raise ValueError(f"{text!r} is no phone number") from None
     if not phonenumbers.is_valid_number(number):
         raise ValueError(f"{text!r} is no phone number that exists in its country")
+    if phonenumbers.number_type(number) == phonenumbers.PhoneNumberType.FIXED_LINE:
+        raise ValueError(f"{text!r} is a landline, which takes no text messages")
     return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)

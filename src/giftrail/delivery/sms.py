@@ -1,5 +1,6 @@
 """Text messages over HTTP: Twilio's API, or a gateway that the operator describes."""
 
+import base64
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -50,6 +51,8 @@ class Sms:
             self._session = aiohttp.ClientSession(timeout=self._timeout, trust_env=False)
         try:
             async with self._post(self._session, parcel) as answer:
+                if answer.ok and answer.status < 300:
+                    return protocol.Sent()  # whatever becomes of the rest of the answer
                 return _judge(answer.status, await answer.content.read(MAX_ANSWER_BYTES))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             return protocol.NotNow(f"{type(error).__name__}: {error}")
@@ -65,9 +68,8 @@ class Sms:
         if isinstance(way, Twilio):
             url = f"{way.base_url}/2010-04-01/Accounts/{way.account_sid}/Messages.json"
             form = {"To": parcel.address, "From": way.sender, "Body": text}
-            return session.post(
-                url, data=form, auth=aiohttp.BasicAuth(way.account_sid, way.token), allow_redirects=False
-            )
+            account = base64.b64encode(f"{way.account_sid}:{way.token}".encode()).decode()
+            return session.post(url, data=form, headers={"Authorization": f"Basic {account}"}, allow_redirects=False)
         values = {"to": parcel.address, "text": text, "from": way.sender, "id": parcel.parcel_id}
         # Each value is written as JSON writes it inside a string, so that nothing in it ends the string.
         inside = {name: msgspec.json.encode(value).decode()[1:-1] for name, value in values.items()}
@@ -77,8 +79,6 @@ class Sms:
 
 
 def _judge(status: int, body: bytes) -> protocol.Result:
-    if 200 <= status < 300:
-        return protocol.Sent()
     reason = message.one_line(f"{status} {body.decode('utf-8', 'replace')}")
     if 400 <= status < 500 and status not in {401, 403, 408, _TOO_MANY}:
         return protocol.Refused(reason, bounced=_code(body) in TWILIO_NUMBER_ERRORS)

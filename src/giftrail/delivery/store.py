@@ -40,7 +40,7 @@ async def list_deliveries(
     """The deliveries of the partner's orders, oldest first."""
     rows = await conn.fetch(
         f"SELECT d.* FROM unnest($2::text[]) AS wanted (id) CROSS JOIN LATERAL (SELECT {_COLUMNS}"
-        " FROM recipient_delivery WHERE partner_id = $1 AND order_id = wanted.id) d ORDER BY d.delivery_id",
+        " FROM recipient_delivery WHERE partner_id = $1 AND order_id = wanted.id) d ORDER BY d.created_at, d.channel",
         partner_id, list(order_ids),
     )  # fmt: skip
     return [_delivery(row) for row in rows]
@@ -112,8 +112,13 @@ async def find_link(conn: pool.Connection | pool.Pool, *, digest: bytes) -> tupl
     return (row["partner_id"], row["order_id"]) if row else None
 
 
+async def lock_reveals(conn: pool.Connection, *, order_id: str) -> None:
+    """Until the transaction ends, nobody else counts this order's reveals."""
+    await conn.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", order_id)
+
+
 async def append_reveal(
-    conn: pool.Connection | pool.Pool,
+    conn: pool.Connection,
     *,
     reveal_id: str,
     partner_id: str,

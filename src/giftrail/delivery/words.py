@@ -35,10 +35,11 @@ def translate_count(language: str, one: str, many: str, count: int) -> str:
 def amount(language: str, minor: int, *, currency: str) -> str:
     """An amount as the language writes it: ₹1,500 rather than 1500.00."""
     major = money.to_major(minor, currency=currency)
+    decimals = 0 if isinstance(major, int) else money.decimals_of(currency)
+    pattern = ("¤#,##,##0" if currency == "INR" else "¤#,##0") + ("." + "0" * decimals if decimals else "")
     text: str = babel.numbers.format_currency(
-        major, currency, locale=_locale(language), currency_digits=not isinstance(major, int),
-        format=None if not isinstance(major, int) else "¤#,##,##0" if currency == "INR" else "¤#,##0",
-    )  # fmt: skip
+        major, currency, format=pattern, locale=_locale(language), currency_digits=False
+    )
     return text
 
 

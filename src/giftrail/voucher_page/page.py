@@ -3,6 +3,7 @@
 GET never reveals, because mail scanners follow links; POST does, is recorded and limited.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -41,6 +42,7 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _ASSETS = {"voucher.css": "text/css; charset=utf-8", "voucher.js": "text/javascript; charset=utf-8"}
 
 Handle = Callable[[Request], Awaitable[Response]]
@@ -67,11 +69,26 @@ def routes(around: endpoints.Surroundings) -> list[BaseRoute]:
     """The page, its button, the brand's picture, and the assets."""
     pages = _Pages(around)
     return [
-        Route("/v/assets/{name}", _asset, methods=["GET"]),
-        Route("/v/{token}", pages.guarded(pages.show), methods=["GET"]),
-        Route("/v/{token}/reveal", pages.guarded(pages.reveal), methods=["POST"]),
-        Route("/v/{token}/picture", pages.guarded(pages.picture), methods=["GET"]),
+        _route("/v/assets/{name}", {"GET": _asset}),
+        _route("/v/{token}", {"GET": pages.guarded(pages.show)}),
+        # A browser that opens the revealed page's address again is led back: nothing is shown unasked.
+        _route("/v/{token}/reveal", {"POST": pages.guarded(pages.reveal), "GET": _lead_back}),
+        _route("/v/{token}/picture", {"GET": pages.guarded(pages.picture)}),
     ]
+
+
+def _route(path: str, handles: Mapping[str, Handle]) -> Route:
+    async def answer(request: Request) -> Response:
+        handle = handles.get("GET" if request.method == "HEAD" else request.method)
+        if handle is None:
+            return Response(status_code=405, headers={**HEADERS, "Allow": ", ".join(handles)})
+        return await handle(request)
+
+    return Route(path, answer, methods=list(_METHODS))
+
+
+async def _lead_back(request: Request) -> Response:
+    return Response(status_code=303, headers={**HEADERS, "Location": f"/v/{request.path_params['token']}"})
 
 
 class _Pages:
@@ -113,16 +130,20 @@ class _Pages:
         if gone is not None:
             return gone
         around = self._around
-        if not await links.reveal(
-            around.database.read,
-            partner_id=opened.order.partner_id,
-            order_id=opened.order.order_id,
-            address=self._address(request),
-            most=around.settings.reveals_per_hour,
-            now=around.now(),
-        ):
+        async with around.database.write.acquire(timeout=pool.ACQUIRE_TIMEOUT_SECONDS) as conn, conn.transaction():
+            may = await links.reveal(
+                conn,
+                partner_id=opened.order.partner_id,
+                order_id=opened.order.order_id,
+                address=self._address(request),
+                most=around.settings.reveals_per_hour,
+                now=around.now(),
+            )
+        if not may:
             return _answer(render.too_often(opened.partner), 429, {"Retry-After": "3600"})
-        return _answer(render.opened(self._sheet(request, opened), opened.order.vouchers), 200)
+        # Beside the loop: pictures of many codes take a while.
+        html = await asyncio.to_thread(render.opened, self._sheet(request, opened), opened.order.vouchers)
+        return _answer(html, 200)
 
     async def picture(self, _: Request, opened: _Opened) -> Response:
         """The brand's picture, from here."""

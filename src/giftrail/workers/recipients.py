@@ -20,7 +20,7 @@ def content_reader(database: pool.Database, *, ring: seal.KeyRing, now: Callable
         async with database.read.acquire() as conn:
             order = await read.read_order(conn, partner_id=delivery.partner_id, order_id=delivery.order_id, ring=ring)
             if order.status is not states.Status.SUCCESS or order.reversal_pending:
-                return f"the order is {order.status}"
+                return "the order is being reversed" if order.reversal_pending else f"the order is {order.status}"
             if all(one.code.valid_till is not None and one.code.valid_till < now().date() for one in order.vouchers):
                 return "its vouchers have expired"
             partner = await partners.find_partner(conn, name_or_id=order.partner_id)
