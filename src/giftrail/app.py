@@ -10,6 +10,9 @@ from giftrail import keys
 from giftrail.breakers import health
 from giftrail.catalog import snapshot
 from giftrail.db import bell, changes, migrate, pool
+from giftrail.delivery import email, file, sms
+from giftrail.delivery import model as delivery
+from giftrail.delivery import protocol as channels
 from giftrail.orders import batch, waiting
 from giftrail.partner_api import endpoints, metrics, rates
 from giftrail.partners import directory, login
@@ -61,6 +64,8 @@ async def surroundings(settings: Settings) -> AsyncIterator[endpoints.Surroundin
             await asyncio.gather(*beside, return_exceptions=True)
             for provider in made.providers.values():
                 await provider.close()
+            for channel in made.channels.values():
+                await channel.close()
     finally:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(database.close(), GRACEFUL_SHUTDOWN_SECONDS)
@@ -114,12 +119,14 @@ def _assemble(settings: Settings, database: pool.Database) -> endpoints.Surround
             batch_size=figures.count_batch,
         ),
         providers=make_providers(settings),
+        channels=make_channels(settings),
         health=breakers,
         bell=ringing,
         webhooks=called,
         waiters=waiting.Waiters(database, ringing.heard("orders")),
         buckets=rates.Buckets(time.monotonic),
         login_buckets=rates.Buckets(time.monotonic),
+        page_buckets=rates.Buckets(time.monotonic),
         metrics=figures,
         now=now,
         clock=time.monotonic,
@@ -137,6 +144,35 @@ def make_providers(settings: Settings) -> dict[str, protocol.Provider]:
                 f" not {settings.work_lease_seconds:g}"
             )
     return providers
+
+
+def make_channels(settings: Settings) -> dict[delivery.Channel, channels.Channel]:
+    """The ways to recipients that the settings describe; a folder stands for all of them."""
+    if settings.delivery_folder is not None:
+        folder = file.Folder(settings.delivery_folder, now=now)
+        return dict.fromkeys(delivery.Channel, folder)
+    made: dict[delivery.Channel, channels.Channel] = {}
+    if settings.smtp_host:
+        server = email.Server(
+            host=settings.smtp_host,
+            port=settings.smtp_port,
+            security=settings.smtp_security,
+            user=settings.smtp_user or None,
+            password=settings.smtp_password.get_secret_value() if settings.smtp_password else None,
+            sender=settings.mail_from,
+            timeout_seconds=settings.delivery_timeout_seconds,
+        )
+        made[delivery.Channel.EMAIL] = email.Email(server, now=now)
+    way: sms.Gateway | sms.Twilio | None = None
+    if settings.twilio_account and settings.twilio_token is not None:
+        token = settings.twilio_token.get_secret_value()
+        way = sms.Twilio(settings.twilio_account, token, settings.sms_from, settings.sms_url or sms.TWILIO_URL)
+    elif settings.sms_url:
+        headers = {name: value.get_secret_value() for name, value in settings.sms_headers.items()}
+        way = sms.Gateway(settings.sms_url, settings.sms_body, headers, settings.sms_from)
+    if way is not None:
+        made[delivery.Channel.SMS] = sms.Sms(way, timeout_seconds=settings.delivery_timeout_seconds)
+    return made
 
 
 def provider_names(settings: Settings) -> frozenset[str]:

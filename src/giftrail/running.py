@@ -15,6 +15,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from giftrail import app, keys
 from giftrail.attempts import courier
 from giftrail.db import migrate, pool
+from giftrail.delivery import model as delivery
+from giftrail.delivery import send
 from giftrail.kit import log, outbound
 from giftrail.leases import model as leases
 from giftrail.partner_api import app as partner_api
@@ -22,7 +24,8 @@ from giftrail.partner_api import connection, endpoints
 from giftrail.provider_api import hooks
 from giftrail.providers import registry
 from giftrail.settings import Settings
-from giftrail.workers import housekeeping, staff
+from giftrail.voucher_page import page
+from giftrail.workers import housekeeping, recipients, staff
 
 # New objects between two looks for circles of garbage. Every 700, Python's own number, took a tenth of the time.
 GARBAGE_OBJECTS = 50_000
@@ -50,7 +53,7 @@ class Application:
             async with app.surroundings(self._settings) as around, contextlib.AsyncExitStack() as stack:
                 if self._with_workers:
                     await stack.enter_async_context(_working(around))
-                self._door = partner_api.create_app(around, beside=[hooks.route(around)])
+                self._door = partner_api.create_app(around, beside=[hooks.route(around), *page.routes(around)])
                 await send({"type": "lifespan.startup.complete"})
                 _collect_less()
                 await receive()
@@ -137,6 +140,17 @@ def _staffing(around: endpoints.Surroundings, caller: outbound.Caller) -> staff.
         health=around.health,
         bell=around.bell,
         webhooks=around.webhooks,
+        sender=send.Sender(
+            around.database,
+            channels=around.channels,
+            paces={
+                delivery.Channel.EMAIL: send.Pace(settings.emails_per_second),
+                delivery.Channel.SMS: send.Pace(settings.sms_per_second),
+            },
+            read_content=recipients.content_reader(around.database, ring=around.keys.ring, now=around.now),
+            public_url=settings.public_url,
+            now=around.now,
+        ),
         caller=caller,
         observer=around.metrics,
         webhook_limits=courier.Limits(

@@ -4,6 +4,7 @@ import base64
 import binascii
 import ipaddress
 import os
+import string
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -91,6 +92,28 @@ class Settings(BaseSettings):
     webhook_in_flight: int = Field(500, ge=1, description="webhooks a worker sends at once")
     webhook_per_endpoint: int = Field(20, ge=1, description="webhooks sent to one endpoint at once")
     webhook_lease_seconds: float = Field(60.0, ge=45, description="until a webhook of a worker that died is sent again")
+    public_url: str = Field("http://127.0.0.1:8080", description="where recipients open the voucher page")
+    delivery_folder: Path | None = Field(None, description="development: messages to recipients are written here")
+    smtp_host: str = Field("", description="the mail server; without it there is no e-mail to recipients")
+    smtp_port: int = Field(587, ge=1, le=65535)
+    smtp_security: Literal["tls", "starttls", "none"] = "starttls"
+    smtp_user: str = ""
+    smtp_password: SecretStr | None = None
+    mail_from: str = Field("", description="the sender's address of e-mails")
+    sms_url: str = Field("", description="an SMS gateway: a POST for each message")
+    sms_body: str = Field(
+        '{"to": "$to", "from": "$from", "text": "$text"}', description="its JSON, with $to, $from, $text and $id"
+    )
+    sms_headers: dict[str, SecretStr] = Field(default_factory=dict, description="its headers as JSON, secrets too")
+    sms_from: str = Field("", description="the sender's number or name of text messages")
+    twilio_account: str = Field("", description="text messages by Twilio: the account's SID")
+    twilio_token: SecretStr | None = Field(None, description="its token")
+    emails_per_second: float = Field(10.0, gt=0, description="per worker process")
+    sms_per_second: float = Field(5.0, gt=0, description="per worker process")
+    delivery_timeout_seconds: float = Field(30.0, gt=0, le=35, description="of each step with a mail server or gateway")
+    resend_cooldown_seconds: float = Field(3600.0, ge=0, description="between two deliveries of an order by a channel")
+    resends_per_day: int = Field(3, ge=0, description="deliveries of an order by a channel that are asked for again")
+    reveals_per_hour: int = Field(30, ge=1, description="how often an order's codes are shown on the voucher page")
     event_days: int = Field(90, ge=1, description="how long events and their deliveries are kept")
     attempt_days: int = Field(30, ge=1, description="how long attempts are kept")
     worker_metrics_port: int = Field(0, ge=0, le=65535, description="/metrics of `giftrail work`; 0 is off")
@@ -115,6 +138,21 @@ class Settings(BaseSettings):
     @classmethod
     def _empty_is_none(cls, value: object) -> object:
         return value or None
+
+    @model_validator(mode="after")
+    def _delivery_is_whole(self) -> "Settings":
+        if self.smtp_host and "@" not in self.mail_from:
+            raise ValueError("GIFTRAIL_MAIL_FROM must be an e-mail address when GIFTRAIL_SMTP_HOST is set")
+        if self.twilio_account and (self.twilio_token is None or not self.sms_from):
+            raise ValueError("GIFTRAIL_TWILIO_ACCOUNT needs GIFTRAIL_TWILIO_TOKEN and GIFTRAIL_SMS_FROM")
+        try:
+            string.Template(self.sms_body).substitute(dict.fromkeys(("to", "from", "text", "id"), ""))
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"GIFTRAIL_SMS_BODY: {error} is none of $to, $from, $text and $id") from None
+        has_channel = self.smtp_host or self.sms_url or self.twilio_account
+        if has_channel and self.environment is Environment.PRODUCTION and not self.public_url.startswith("https://"):
+            raise ValueError("GIFTRAIL_PUBLIC_URL must be an https address in production: vouchers are opened there")
+        return self
 
     @model_validator(mode="after")
     def _keys_are_sound(self) -> "Settings":

@@ -15,10 +15,10 @@ from giftrail.partner_api import problems
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "giftrail"
-DOORS = {"partner_api", "provider_api", "workers", "cli", "demo"}
+DOORS = {"partner_api", "provider_api", "voucher_page", "workers", "cli", "demo"}
 ROOMS = {
     "audit", "orders", "reversals", "spending", "calls", "breakers", "catalog", "wallet", "vouchers", "providers",
-    "attempts", "webhooks", "events", "partners", "operators",
+    "delivery", "attempts", "webhooks", "events", "partners", "operators",
 }  # fmt: skip
 MAX_FILE_LINES = 300
 MAX_FUNCTION_LINES = 60

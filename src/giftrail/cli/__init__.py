@@ -11,8 +11,10 @@ from giftrail.attempts import again
 from giftrail.calls import shelve
 from giftrail.catalog import edit, importing
 from giftrail.cli import (
+    access,
     audit,
     brand,
+    delivery,
     desk,
     event,
     limit,
@@ -58,12 +60,13 @@ main_app = typer.Typer(
 )
 run.add_to(main_app)
 main_app.add_typer(partner.partners, name="partner")
-main_app.add_typer(partner.credentials, name="credential")
-main_app.add_typer(partner.networks, name="network")
+main_app.add_typer(access.credentials, name="credential")
+main_app.add_typer(access.networks, name="network")
 main_app.add_typer(brand.brands, name="brand")
 main_app.add_typer(stock.stocks, name="stock")
 main_app.add_typer(wallet.wallets, name="wallet")
 main_app.add_typer(order.orders, name="order")
+main_app.add_typer(delivery.deliveries, name="delivery")
 main_app.add_typer(provider.providers, name="provider")
 main_app.add_typer(limit.limits, name="limit")
 main_app.add_typer(webhook.webhooks, name="webhook")

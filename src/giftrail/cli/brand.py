@@ -11,6 +11,7 @@ import typer
 from giftrail import app
 from giftrail.catalog import edit, importing, model, snapshot, store
 from giftrail.cli import desk
+from giftrail.delivery import pictures
 from giftrail.kit import money
 from giftrail.partner_api import wire
 from giftrail.partners import manage
@@ -114,6 +115,33 @@ def deactivate(brand_id: BrandId, data_dir: desk.DataDir = None, as_json: desk.A
     Example: giftrail brand deactivate chai-verandah
     """
     _set_status(brand_id, model.Status.INACTIVE, data_dir, as_json=as_json)
+
+
+@brands.command("picture")
+def picture(
+    brand_id: BrandId,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="PNG, JPEG or WebP.")],
+    data_dir: desk.DataDir = None,
+    as_json: desk.AsJson = False,
+) -> None:
+    """Keep a picture of the brand for the voucher page, which asks no other host for one.
+
+    Example: giftrail brand picture chai-verandah chai.png
+    """
+    content = file.read_bytes()
+    try:
+        media_type = pictures.read_media_type(content)
+    except pictures.PictureRefused as refused:
+        raise desk.CommandFailed(f"{file}: {refused}") from None
+
+    async def deed(at: desk.Desk) -> None:
+        await edit.read_brand(at.conn, brand_id=brand_id)
+        async with at.act("brand.picture", subject=brand_id, bytes=len(content)):
+            await pictures.keep_picture(at.conn, brand_id=brand_id, media_type=media_type, content=content, now=at.now)
+
+    desk.run(deed, data_dir=data_dir)
+    members = {"id": brand_id, "mediaType": media_type, "bytes": len(content)}
+    desk.tell(f"The voucher page shows this picture for {brand_id}.", members, as_json=as_json)
 
 
 def _set_status(brand_id: str, status: model.Status, data_dir: Path | None, *, as_json: bool) -> None:

@@ -2,16 +2,16 @@
 
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from giftrail.cli import desk
+from giftrail.delivery import recipients, words
 from giftrail.kit import money
 from giftrail.partners import manage, model, store
 from giftrail.wallet import ledger, onboard
 
 partners = typer.Typer(help="Partners: who may call.", no_args_is_help=True)
-credentials = typer.Typer(help="Credentials: how a partner logs in.", no_args_is_help=True)
-networks = typer.Typer(help="Networks from which a partner may call in production.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="PARTNER", help="The partner's name or id.")]
 Rate = Annotated[int | None, typer.Option(min=0, help="Requests a second; 0 is off.", show_default="the service's")]
@@ -91,6 +91,48 @@ def set_(
     desk.tell(f"Set {', '.join(values)} of {name}.", {"partnerId": partner_id, **values}, as_json=as_json)
 
 
+@partners.command("deliver")
+def deliver(
+    name: Name,
+    off: Annotated[bool, typer.Option("--off", help="Deliver no more.")] = False,
+    language: Annotated[str | None, typer.Option(help="Of messages and of the voucher page.")] = None,
+    colour: Annotated[str | None, typer.Option(help="Written #rrggbb.")] = None,
+    logo_url: Annotated[str | None, typer.Option(help="An https address; in e-mails alone.")] = None,
+    reply_to: Annotated[str | None, typer.Option(help="Where answers to e-mails go.")] = None,
+    codes_in_messages: Annotated[
+        bool | None, typer.Option("--codes-in-messages/--links-only", help="Whether messages hold the codes.")
+    ] = None,
+    data_dir: desk.DataDir = None,
+    as_json: desk.AsJson = False,
+) -> None:
+    """Deliver vouchers to the partner's recipients by e-mail and text message; what is not named stays as it is.
+
+    Example: giftrail partner deliver "Acme Rewards" --language hi --reply-to help@acme.example
+    """
+    asked = {
+        "language": language, "colour": colour, "logo_url": logo_url, "reply_to": reply_to,
+        "codes_in_messages": codes_in_messages,
+    }  # fmt: skip
+    values = {key: value for key, value in asked.items() if value is not None}
+    if language is not None and language not in words.list_languages():
+        raise desk.CommandFailed(f"there are no words in {language!r}, but in {', '.join(words.list_languages())}")
+    if reply_to is not None:
+        try:
+            recipients.read_email(reply_to)
+        except ValueError as error:
+            raise desk.CommandFailed(str(error)) from None
+
+    async def deed(at: desk.Desk) -> None:
+        partner = await manage.read_partner(at.conn, name_or_id=name)
+        wanted = None if off else msgspec.structs.replace(partner.delivery or model.Delivery(), **values)
+        async with at.act("partner.deliver", subject=partner.name, off=off, **values):
+            await manage.set_delivery(at.conn, partner_id=partner.partner_id, delivery=wanted, now=at.now)
+
+    desk.run(deed, data_dir=data_dir)
+    sentence = f"Vouchers of {name} are {'not delivered any more' if off else 'delivered to recipients'}."
+    desk.tell(sentence, {"partner": name, "delivers": not off, **values}, as_json=as_json)
+
+
 @partners.command("list")
 def list_(data_dir: desk.DataDir = None, as_json: desk.AsJson = False) -> None:
     """List all partners.
@@ -140,6 +182,7 @@ def show(name: Name, data_dir: desk.DataDir = None, as_json: desk.AsJson = False
             "credentials": [row["credential_id"] for row in kept if row["revoked_at"] is None],
             "revokedCredentials": [row["credential_id"] for row in kept if row["revoked_at"] is not None],
             "networks": [str(network) for network in partner.networks],
+            "delivery": msgspec.to_builtins(partner.delivery) if partner.delivery else None,
             "balance": money.to_major(wallet.available_minor, currency=wallet.currency),
             "egressAddresses": list(at.settings.egress_addresses),
             "createdAt": partner.created_at,
@@ -180,87 +223,3 @@ def resume(name: Name, data_dir: desk.DataDir = None, as_json: desk.AsJson = Fal
 
     partner_id = desk.run(deed, data_dir=data_dir)
     desk.tell(f"Resumed {name}.", {"partnerId": partner_id, "suspended": False}, as_json=as_json)
-
-
-@credentials.command("create")
-def create_credential(name: Name, data_dir: desk.DataDir = None, as_json: desk.AsJson = False) -> None:
-    """Give a partner a clientId and a clientSecret of this environment; the secret is shown once.
-
-    Example: giftrail credential create "Acme Rewards"
-    """
-
-    async def deed(at: desk.Desk) -> manage.NewCredential:
-        partner = await manage.read_partner(at.conn, name_or_id=name)
-        async with at.act("credential.create", subject=partner.name):
-            return await manage.create_credential(
-                at.conn, partner_id=partner.partner_id, environment=at.settings.environment, now=at.now
-            )
-
-    made = desk.run(deed, data_dir=data_dir)
-    sentence = f"clientId      {made.client_id}\nclientSecret  {made.client_secret}\nThe secret is not shown again."
-    desk.tell(sentence, {"clientId": made.client_id, "clientSecret": made.client_secret}, as_json=as_json)
-
-
-@credentials.command("revoke")
-def revoke_credential(
-    client_id: Annotated[str, typer.Argument(metavar="CLIENTID")],
-    data_dir: desk.DataDir = None,
-    as_json: desk.AsJson = False,
-) -> None:
-    """Refuse a credential and every token it was given, within a second.
-
-    Example: giftrail credential revoke crd_0193…
-    """
-
-    async def deed(at: desk.Desk) -> str:
-        async with at.act("credential.revoke", subject=client_id):
-            return await manage.revoke_credential(at.conn, client_id=client_id, now=at.now)
-
-    partner_id = desk.run(deed, data_dir=data_dir)
-    desk.tell(f"Revoked {client_id}.", {"partnerId": partner_id, "clientId": client_id}, as_json=as_json)
-
-
-@networks.command("allow")
-def allow_network(name: Name, network: str, data_dir: desk.DataDir = None, as_json: desk.AsJson = False) -> None:
-    """Allow an address or a network; in production nobody else may call.
-
-    Example: giftrail network allow "Acme Rewards" 198.51.100.0/24
-    """
-
-    async def deed(at: desk.Desk) -> model.Network:
-        partner = await manage.read_partner(at.conn, name_or_id=name)
-        async with at.act("network.allow", subject=partner.name, network=network):
-            return await manage.allow_network(at.conn, partner_id=partner.partner_id, network=network, now=at.now)
-
-    allowed = desk.run(deed, data_dir=data_dir)
-    desk.tell(f"Allowed {allowed} for {name}.", {"network": str(allowed)}, as_json=as_json)
-
-
-@networks.command("list")
-def list_networks(name: Name, data_dir: desk.DataDir = None, as_json: desk.AsJson = False) -> None:
-    """List the networks from which a partner may call in production.
-
-    Example: giftrail network list "Acme Rewards"
-    """
-
-    async def deed(at: desk.Desk) -> model.Partner:
-        return await manage.read_partner(at.conn, name_or_id=name)
-
-    rows = [{"network": str(network)} for network in desk.run(deed, data_dir=data_dir).networks]
-    desk.show_rows(rows, as_json=as_json, empty="The list is empty: in production nobody may call.")
-
-
-@networks.command("remove")
-def remove_network(name: Name, network: str, data_dir: desk.DataDir = None, as_json: desk.AsJson = False) -> None:
-    """Take a network from the list.
-
-    Example: giftrail network remove "Acme Rewards" 198.51.100.0/24
-    """
-
-    async def deed(at: desk.Desk) -> None:
-        partner = await manage.read_partner(at.conn, name_or_id=name)
-        async with at.act("network.remove", subject=partner.name, network=network):
-            await manage.remove_network(at.conn, partner_id=partner.partner_id, network=network, now=at.now)
-
-    desk.run(deed, data_dir=data_dir)
-    desk.tell(f"Removed {network} from {name}.", {"network": network}, as_json=as_json)

@@ -16,7 +16,7 @@ from giftrail.db import pool
 QUIET_SECONDS = 0.05
 RECONNECT_SECONDS = 1.0
 
-Topic = Literal["fulfilment", "orders", "reversal", "events", "deliveries"]
+Topic = Literal["fulfilment", "orders", "reversal", "events", "deliveries", "recipients"]
 
 _log = structlog.get_logger()
 

@@ -8,6 +8,7 @@ import msgspec
 
 from giftrail.catalog import model as catalog
 from giftrail.catalog import rules
+from giftrail.delivery import model as delivery_model
 from giftrail.orders import states
 from giftrail.vouchers import model as voucher_model
 
@@ -22,6 +23,7 @@ class Draft(msgspec.Struct, frozen=True):
     `lines` maps each denomination in minor units to its quantity, in the order asked for; `customer` and `delivery`
     are JSON texts; `refusal` is what the brand's rules say; `placed_at` is when it arrived. `remote` are those of the
     brand's providers that are asked over the network and well; they are asked for `part_vouchers` at most at once.
+    `recipients` are those to whom the service delivers the vouchers.
     """
 
     order_id: str
@@ -39,6 +41,7 @@ class Draft(msgspec.Struct, frozen=True):
     placed_at: datetime
     remote: frozenset[str] = frozenset()
     part_vouchers: int = MAX_VOUCHERS
+    recipients: tuple[delivery_model.Recipient, ...] = ()
 
     @property
     def vouchers_count(self) -> int:
@@ -47,7 +50,7 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """An order as it stands. `vouchers` is empty unless it is SUCCESS, and in lists."""
+    """An order as it stands. `vouchers` is empty unless it is SUCCESS, and in lists; so are `deliveries`."""
 
     order_id: str
     partner_id: str
@@ -64,6 +67,17 @@ class Order(msgspec.Struct, frozen=True):
     updated_at: datetime
     vouchers: tuple[voucher_model.Voucher, ...] = ()
     reversal_pending: bool = False
+    recipients: tuple[delivery_model.Recipient, ...] = ()
+    deliveries: tuple[delivery_model.Delivery, ...] = ()
+
+
+class Details(msgspec.Struct, frozen=True):
+    """Of an order that is delivered: whether it is a gift, for whom, from whom, and what is wished."""
+
+    is_gift: bool
+    recipient_name: str | None
+    sender_name: str | None
+    wish: str | None
 
 
 class Receipt(msgspec.Struct, frozen=True):

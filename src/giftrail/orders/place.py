@@ -10,6 +10,7 @@ from datetime import datetime
 from itertools import repeat
 
 from giftrail.db import pool
+from giftrail.delivery import begin
 from giftrail.orders import decide, issue, model, read, states, store
 from giftrail.providers import protocol, stock
 from giftrail.spending import book
@@ -182,6 +183,10 @@ def _carry_out(
         created_at=draft.placed_at,
         updated_at=draft.placed_at,
         vouchers=vouchers,
+        recipients=draft.recipients if paid else (),
+        deliveries=tuple(begin.new(draft.partner_id, draft.order_id, one, now=now) for one in draft.recipients)
+        if vouchers
+        else (),
     )
 
 
@@ -204,6 +209,7 @@ async def _write(
     if asked:
         await store.append_fulfilments(conn, orders=asked, now=now)
     await issue.append_vouchers(conn, orders, keys=keys, now=now)
+    await begin.begin(conn, [delivery for order in orders for delivery in order.deliveries])
     moved = [wallet for wallet in wallets.values() if wallet.transfers]
     if moved:
         await ledger.close_wallets(conn, moved, now=now)

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from giftrail.db import pool
+from giftrail.delivery import model as delivery_model
+from giftrail.delivery import store as delivery_store
 from giftrail.kit import seal
 from giftrail.orders import model, states, store
 from giftrail.vouchers import model as vouchers
@@ -54,6 +56,19 @@ async def read_voucher(
     return voucher
 
 
+async def with_deliveries(
+    conn: pool.Connection | pool.Pool, orders: Sequence[model.Order], *, partner_id: str
+) -> list[model.Order]:
+    """One partner's orders, each with what is on its way to its recipients."""
+    delivered = [order.order_id for order in orders if order.recipients]
+    if not delivered:
+        return list(orders)
+    of_order: dict[str, list[delivery_model.Delivery]] = {}
+    for one in await delivery_store.list_deliveries(conn, partner_id=partner_id, order_ids=delivered):
+        of_order.setdefault(one.order_id, []).append(one)
+    return [msgspec.structs.replace(order, deliveries=tuple(of_order.get(order.order_id, ()))) for order in orders]
+
+
 async def _with_vouchers(
     conn: pool.Connection | pool.Pool, orders: Sequence[model.Order], *, partner_id: str, ring: seal.KeyRing
 ) -> list[model.Order]:
@@ -62,4 +77,5 @@ async def _with_vouchers(
     if succeeded:
         for voucher in await voucher_store.list_vouchers(conn, partner_id=partner_id, order_ids=succeeded, ring=ring):
             of_order.setdefault(voucher.order_id, []).append(voucher)
-    return [msgspec.structs.replace(order, vouchers=tuple(of_order.get(order.order_id, ()))) for order in orders]
+    opened = [msgspec.structs.replace(order, vouchers=tuple(of_order.get(order.order_id, ()))) for order in orders]
+    return await with_deliveries(conn, opened, partner_id=partner_id)

@@ -17,6 +17,7 @@ from giftrail.calls import store as call_store
 from giftrail.catalog import model as catalog
 from giftrail.catalog import store as catalog_store
 from giftrail.db import pool
+from giftrail.delivery import begin
 from giftrail.events import model as events
 from giftrail.events import store as outbox
 from giftrail.kit import ids
@@ -132,7 +133,10 @@ class _Batch:
             now=self.now,
         )
         self.wallet.capture(self.holds[order.order_id], now=self.now)
-        return self._change(order, states.Status.SUCCESS, events.Kind.ORDER_TERMINAL_STATE, vouchers=made)
+        sent = tuple(begin.new(order.partner_id, order.order_id, one, now=self.now) for one in order.recipients)
+        return self._change(
+            order, states.Status.SUCCESS, events.Kind.ORDER_TERMINAL_STATE, vouchers=made, deliveries=sent
+        )
 
     async def _find_local(
         self, order: model.Order, brand: catalog.Brand, local: endings.Parts
@@ -242,6 +246,7 @@ class _Batch:
         partner_id = self.wallet.wallet.partner_id
         await store.update_statuses(self.conn, partner_id=partner_id, orders=ended)
         await issue.append_vouchers(self.conn, ended, keys=self.keys, now=self.now)
+        await begin.begin(self.conn, [delivery for order in ended for delivery in order.deliveries])
         await self._mark_codes(ended, partner_id=partner_id)
         out = [order for order in ended if self._is_out(order)]
         await store.end_fulfilments(

@@ -6,11 +6,13 @@ from datetime import datetime
 import msgspec
 
 from giftrail.db import pool
+from giftrail.delivery import model as delivery_model
+from giftrail.delivery.recipients import OTHER
 from giftrail.orders import decide, model, states
 
 _COLUMNS = (
     "order_id, partner_id, reference_id, fingerprint, brand_id, status, failure_code, currency, amount_minor,"
-    " discount_percentage, debit_minor, created_at, updated_at, reversal_pending"
+    " discount_percentage, debit_minor, created_at, updated_at, reversal_pending, recipients"
 )
 
 
@@ -34,15 +36,15 @@ async def append_orders(conn: pool.Connection, *, drafts: Sequence[model.Draft],
     await conn.execute(
         "INSERT INTO orders (partner_id, order_id, reference_id, fingerprint, brand_id, status, failure_code, currency,"
         " amount_minor, discount_percentage, debit_minor, denominations_minor, quantities, customer, delivery,"
-        " stored_processing, created_at, updated_at)"
+        " recipients, stored_processing, created_at, updated_at)"
         " SELECT partner_id, order_id, reference_id, fingerprint, brand_id, status, failure_code, currency,"
         " amount_minor, discount_percentage, debit_minor, denominations::bigint[], quantities::int[], customer,"
-        " delivery, status = 'PROCESSING', created_at, updated_at"
+        " delivery, recipients, status = 'PROCESSING', created_at, updated_at"
         " FROM unnest($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[],"
         " $9::bigint[], $10::numeric[], $11::bigint[], $12::text[], $13::text[], $14::jsonb[], $15::jsonb[],"
-        " $16::timestamptz[], $17::timestamptz[]) AS o (partner_id, order_id, reference_id, fingerprint,"
+        " $16::jsonb[], $17::timestamptz[], $18::timestamptz[]) AS o (partner_id, order_id, reference_id, fingerprint,"
         " brand_id, status, failure_code, currency, amount_minor, discount_percentage, debit_minor, denominations,"
-        " quantities, customer, delivery, created_at, updated_at)",
+        " quantities, customer, delivery, recipients, created_at, updated_at)",
         [order.partner_id for order in orders],
         [order.order_id for order in orders],
         [order.reference_id for order in orders],
@@ -59,6 +61,7 @@ async def append_orders(conn: pool.Connection, *, drafts: Sequence[model.Draft],
         [_array(draft.lines.values()) for draft in drafts],
         [draft.customer for draft in drafts],
         [draft.delivery for draft in drafts],
+        [msgspec.json.encode(order.recipients).decode() if order.recipients else None for order in orders],
         [order.created_at for order in orders],
         [order.updated_at for order in orders],
     )
@@ -197,6 +200,17 @@ async def find_order_by_reference(
     return _order(row) if row else None
 
 
+async def read_details(conn: pool.Connection, *, partner_id: str, order_id: str) -> model.Details:
+    """What the partner said of an order's customer and recipient."""
+    row = await conn.fetchrow(
+        "SELECT customer, delivery FROM orders WHERE partner_id = $1 AND order_id = $2", partner_id, order_id
+    )
+    customer, delivery = (msgspec.json.decode(row[name] or "{}") if row else {} for name in ("customer", "delivery"))
+    is_gift = delivery.get("recipientType") == OTHER
+    name = delivery.get("recipientName") if is_gift else customer.get("name")
+    return model.Details(is_gift, name, delivery.get("senderName"), delivery.get("wishMessage"))
+
+
 async def find_order_of_anyone(conn: pool.Connection, *, order_id: str) -> model.Order | None:
     """The order of that id, for the operator."""
     row = await conn.fetchrow(f"SELECT {_COLUMNS} FROM orders WHERE order_id = $1", order_id)
@@ -252,6 +266,9 @@ async def list_orders(
     return [_order(row) for row in rows]
 
 
+_recipients = msgspec.json.Decoder(tuple[delivery_model.Recipient, ...]).decode
+
+
 def _array(numbers: Iterable[int]) -> str:
     return "{" + ",".join(map(str, numbers)) + "}"
 
@@ -276,4 +293,5 @@ def _order(row: pool.Record) -> model.Order:
         created_at=row["created_at"],
         updated_at=row["updated_at"],
         reversal_pending=row["reversal_pending"],
+        recipients=_recipients(row["recipients"]) if row["recipients"] else (),
     )

@@ -11,6 +11,8 @@ import msgspec
 from giftrail.breakers import health
 from giftrail.catalog import snapshot
 from giftrail.db import bell, changes, pool
+from giftrail.delivery import model as delivery
+from giftrail.delivery import protocol as channels
 from giftrail.orders import batch, waiting
 from giftrail.partner_api import metrics, problems, queries, rates
 from giftrail.partners import directory, login
@@ -33,12 +35,14 @@ class Surroundings:
     keys: protocol.Keys
     gatherer: batch.Gatherer
     providers: Mapping[str, protocol.Provider]
+    channels: Mapping[delivery.Channel, channels.Channel]
     health: health.Health
     bell: bell.Bell
     webhooks: webhooks.Directory
     waiters: waiting.Waiters
     buckets: rates.Buckets
     login_buckets: rates.Buckets
+    page_buckets: rates.Buckets
     metrics: metrics.Metrics
     now: Callable[[], datetime]
     clock: Callable[[], float]

@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote_to_bytes
 
 from giftrail.db import pool
+from giftrail.delivery import model as delivery
 from giftrail.kit import ids
-from giftrail.orders import endings, read, states, store, undo
+from giftrail.orders import endings, read, resend, states, store, undo
 from giftrail.partner_api import placement, problems, queries, requests, shapes, wire
 from giftrail.partner_api.endpoints import Answer, Call, Endpoint, Parameter
 
@@ -72,8 +73,9 @@ async def list_orders(call: Call) -> Answer:
         limit=limit + 1,
     )
     more = len(found) > limit
+    page = await read.with_deliveries(call.around.database.read, found[:limit], partner_id=call.partner.partner_id)
     body = shapes.OrderList(
-        data=[wire.listed_order(order) for order in found[:limit]],
+        data=[wire.listed_order(order) for order in page],
         next_cursor=queries.write_cursor(found[limit - 1].order_id) if more else None,
     )
     return Answer(wire.encode(body))
@@ -104,6 +106,33 @@ async def reverse_order(call: Call) -> Answer:
     if order.status is states.Status.SUCCESS and not order.reversal_pending:
         await undo.explain(call.around.database.read, partner_id=partner_id, order_id=order_id)
     return Answer(wire.encode(wire.order(order)), headers=headers)
+
+
+async def resend_delivery(call: Call) -> Answer:
+    """Deliver the vouchers to the order's recipients once more."""
+    wanted, violations = requests.read_struct(call.body, shapes.ResendRequest)
+    known = [channel.value for channel in delivery.Channel]
+    if wanted is not None:
+        violations += [
+            problems.SubError(f"channels[{place}]", f"{requests.show(name)} is none of {', '.join(known)}")
+            for place, name in enumerate(wanted.channels or ())
+            if name not in known
+        ]
+    if wanted is None or violations:
+        raise problems.invalid(violations)
+    settings, order_id = call.around.settings, call.path_values["order_id"]
+    async with call.around.database.write.acquire(timeout=pool.ACQUIRE_TIMEOUT_SECONDS) as conn, conn.transaction():
+        await resend.resend(
+            conn,
+            partner_id=call.partner.partner_id,
+            order_id=order_id,
+            channels=None if wanted.channels is None else {delivery.Channel(name) for name in wanted.channels},
+            cooldown_seconds=settings.resend_cooldown_seconds,
+            most_a_day=settings.resends_per_day,
+            now=call.now,
+        )
+    call.around.bell.ring("recipients")
+    return await _answer(call, order_id)
 
 
 async def _answer(call: Call, order_id: str) -> Answer:
@@ -209,6 +238,19 @@ ENDPOINTS = (
             Parameter("order_id", "path", "the order's id", required=True),
             Parameter("Prefer", "header", "wait=N: how long to wait for the provider, in seconds"),
         ),
+        errors=(problems.Code.NOT_FOUND, problems.Code.INVALID_ORDER_STATE),
+        body_required=False,
+        secret=True,
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/partners/orders/{order_id}/resend-delivery",
+        operation="resendDelivery",
+        summary="Deliver the vouchers to the order's recipients once more",
+        handle=resend_delivery,
+        request=shapes.ResendRequest,
+        response=shapes.Order,
+        parameters=(Parameter("order_id", "path", "the order's id", required=True),),
         errors=(problems.Code.NOT_FOUND, problems.Code.INVALID_ORDER_STATE),
         body_required=False,
         secret=True,

@@ -1,7 +1,7 @@
 """Place an order (specification, Place an order; wire contract, Place Order): from the body to a draft."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -9,6 +9,8 @@ import msgspec
 
 from giftrail.catalog import model as catalog
 from giftrail.catalog import rules
+from giftrail.delivery import model as delivery_model
+from giftrail.delivery.recipients import find_recipients
 from giftrail.kit import ids, money
 from giftrail.orders import fingerprint, model, read, states, store
 from giftrail.partner_api import problems, requests, shapes, wire
@@ -33,6 +35,8 @@ async def place_order(call: Call) -> Answer:
         receipt = await call.around.gatherer.submit(draft, arrived=call.arrived)
     call.around.metrics.count_receipt(receipt)
     order, headers = receipt.order, {}
+    if order.deliveries:
+        call.around.bell.ring("recipients")
     if receipt.replayed:
         headers["Idempotent-Replayed"] = "true"
     elif order.status is states.Status.PROCESSING:
@@ -62,6 +66,7 @@ class Wanted(msgspec.Struct, frozen=True):
     delivery: Mapping[str, str] | None
     fingerprint: bytes
     dynamic: list[problems.SubError]
+    recipients: tuple[delivery_model.Recipient, ...] = ()
 
 
 def read_order(call: Call, body: Mapping[str, Any]) -> Wanted:
@@ -81,6 +86,13 @@ def read_order(call: Call, body: Mapping[str, Any]) -> Wanted:
         )
         raise problems.Problem(problems.Code.ORDER_AMOUNT_MISMATCH, message, [problems.SubError("amount", message)])
     customer, delivery = _members(order.customer_details), _members(order.delivery_details)
+    dynamic = _missing_customer(call.partner, customer, [])
+    recipients: Sequence[delivery_model.Recipient] = ()
+    if call.partner.delivery is not None:
+        recipients, complaints = find_recipients(
+            customer, delivery, region=call.partner.region, channels=call.around.channels.keys()
+        )
+        dynamic += [problems.SubError(name, complaint) for name, complaint in complaints]
     return Wanted(
         order=order,
         amount_minor=amount_minor,
@@ -94,7 +106,8 @@ def read_order(call: Call, body: Mapping[str, Any]) -> Wanted:
             customer=customer,
             delivery=delivery,
         ),
-        dynamic=_missing_customer(call.partner, customer, []),
+        dynamic=dynamic,
+        recipients=tuple(recipients),
     )
 
 
@@ -159,6 +172,7 @@ async def _draft(call: Call, wanted: Wanted, brand: catalog.Brand) -> model.Draf
         ),
         placed_at=call.now,
         remote=terms.remote,
+        recipients=wanted.recipients,
         # Also of those that rest just now: they may be well again when they are asked.
         part_vouchers=min(
             (call.around.providers[name].max_vouchers for name in brand.providers if name in call.around.providers),

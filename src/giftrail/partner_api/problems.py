@@ -9,6 +9,7 @@ import msgspec
 
 from giftrail.attempts import again
 from giftrail.db import pool
+from giftrail.delivery import model as delivery
 from giftrail.kit import seal
 from giftrail.orders import model as orders
 from giftrail.spending import model as spending
@@ -128,6 +129,8 @@ def from_exception(error: Exception) -> Problem | None:
             return Problem(Code.INVALID_ORDER_STATE, str(error))
         case spending.SpendingLimitExceeded():
             return Problem(Code.SPENDING_LIMIT_EXCEEDED, str(error))
+        case delivery.TooSoon():
+            return Problem(Code.RATE_LIMITED, str(error), headers={"Retry-After": str(error.retry_after_seconds)})
         case orders.Unavailable():
             return unavailable(str(error))
         case seal.CannotOpen():

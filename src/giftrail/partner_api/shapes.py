@@ -155,6 +155,22 @@ class Voucher(msgspec.Struct, rename="camel"):
     amount: Number
 
 
+class DeliveryOnChannel(msgspec.Struct, rename="camel"):
+    """The last delivery by a channel: PENDING, SENT, FAILED or BOUNCED, and why."""
+
+    channel: str
+    state: str
+    attempts: int
+    sent_at: datetime | None
+    reason: str | None
+
+
+class OrderDelivery(msgspec.Struct, rename="camel"):
+    """Wire contract, Place Order: `delivery`, when the service delivers for the partner."""
+
+    channels: list[DeliveryOnChannel]
+
+
 class ListedOrder(msgspec.Struct, rename="camel"):
     """An order in a list: without its vouchers."""
 
@@ -168,7 +184,7 @@ class ListedOrder(msgspec.Struct, rename="camel"):
     debit: Number
     created_at: datetime
     updated_at: datetime
-    delivery: None
+    delivery: OrderDelivery | None
     reversal_pending: bool
 
 
@@ -180,6 +196,12 @@ class ReverseRequest(msgspec.Struct, rename="camel"):
 
 class CancelRequest(msgspec.Struct, rename="camel"):
     """Wire contract, cancel and reverse; there is nothing to say."""
+
+
+class ResendRequest(msgspec.Struct, rename="camel"):
+    """Wire contract, beyond: by which channels; by all that the order has when it does not say."""
+
+    channels: list[str] | None = None
 
 
 class Order(ListedOrder, rename="camel"):

@@ -7,7 +7,7 @@ import msgspec
 
 from giftrail.catalog import snapshot
 from giftrail.kit import money
-from giftrail.orders import failures
+from giftrail.orders import failures, states
 from giftrail.orders import model as orders
 from giftrail.partner_api import shapes
 from giftrail.vouchers import model as vouchers
@@ -119,9 +119,22 @@ def _members(placed: orders.Order) -> dict[str, Any]:
         "debit": _major(placed.debit_minor, placed.currency),
         "created_at": placed.created_at,
         "updated_at": placed.updated_at,
-        "delivery": None,
+        "delivery": _delivery(placed),
         "reversal_pending": placed.reversal_pending,
     }
+
+
+def _delivery(placed: orders.Order) -> shapes.OrderDelivery | None:
+    """Of each channel the last one; of an order that is PROCESSING, what will be begun."""
+    if placed.status is states.Status.PROCESSING:
+        waiting = [shapes.DeliveryOnChannel(one.channel.value, "PENDING", 0, None, None) for one in placed.recipients]
+        return shapes.OrderDelivery(waiting) if waiting else None
+    last = {one.channel: one for one in placed.deliveries}
+    channels = [
+        shapes.DeliveryOnChannel(one.channel.value, one.outcome.value, one.tries, one.sent_at, one.reason)
+        for one in last.values()
+    ]
+    return shapes.OrderDelivery(channels) if channels else None
 
 
 def plain(number: Decimal) -> shapes.Number:

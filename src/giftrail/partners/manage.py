@@ -7,11 +7,13 @@ import base64
 import hashlib
 import ipaddress
 import os
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import asyncpg
+import msgspec
 
 from giftrail.db import changes, pool
 from giftrail.kit import ids, money
@@ -104,6 +106,20 @@ async def set_partner(conn: pool.Connection, *, partner_id: str, values: dict[st
         raise PartnerInvalid(f"{sorted(unknown)} cannot be set; what can: {sorted(_SETTABLE)}")
     _check_values(values)
     await _touch(conn, partner_id=partner_id, now=now, **values)
+
+
+async def set_delivery(
+    conn: pool.Connection, *, partner_id: str, delivery: model.Delivery | None, now: datetime
+) -> None:
+    """Deliver vouchers to the partner's recipients, or, with None, no more. Raises PartnerInvalid."""
+    encoded = None
+    if delivery is not None:
+        if not re.fullmatch(r"#[0-9a-fA-F]{6}", delivery.colour):
+            raise PartnerInvalid(f"the colour {delivery.colour!r} is not written #rrggbb")
+        if delivery.logo_url is not None and not delivery.logo_url.startswith("https://"):
+            raise PartnerInvalid(f"the logo {delivery.logo_url!r} is no https address")
+        encoded = msgspec.json.encode(delivery).decode()
+    await _touch(conn, partner_id=partner_id, now=now, delivery=encoded)
 
 
 async def suspend_partner(conn: pool.Connection, *, partner_id: str, now: datetime) -> None:

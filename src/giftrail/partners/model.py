@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+import msgspec
+
 MAX_NAME_CHARACTERS = 100
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -25,6 +27,19 @@ class RequestIdMode(StrEnum):
     GENERATE = "GENERATE"
 
 
+class Delivery(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """How the service delivers vouchers to the partner's recipients.
+
+    Messages hold a link to the voucher page, and the codes themselves only with `codes_in_messages`.
+    """
+
+    language: str = "en"
+    logo_url: str | None = None
+    colour: str = "#1f4b99"
+    reply_to: str | None = None
+    codes_in_messages: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Partner:
     """A partner as the guard sees it: one version of its row, its live credentials and its networks."""
@@ -43,6 +58,7 @@ class Partner:
     created_at: datetime
     credentials: frozenset[str]
     networks: tuple[Network, ...]
+    delivery: Delivery | None = None  # None: the service does not deliver for it
 
     def allows(self, address: Address) -> bool:
         """Whether the address is in one of the networks; an empty list allows nobody."""

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from giftrail.db import pool
 from giftrail.partners import model
 
@@ -127,4 +129,5 @@ def _partner(row: pool.Record) -> model.Partner:
         created_at=row["created_at"],
         credentials=frozenset(row["credentials"]),
         networks=tuple(row["networks"]),
+        delivery=msgspec.json.decode(row["delivery"], type=model.Delivery) if row["delivery"] else None,
     )

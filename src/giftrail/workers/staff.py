@@ -1,4 +1,4 @@
-"""All the workers of a process: fulfilment, reversals, webhooks, housekeeping."""
+"""All the workers of a process: fulfilment, reversals, messages to recipients, webhooks, housekeeping."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,6 +10,7 @@ import structlog
 from giftrail.attempts import courier, dispatch
 from giftrail.breakers import health
 from giftrail.db import bell, pool
+from giftrail.delivery import send
 from giftrail.kit import outbound
 from giftrail.leases import loop
 from giftrail.leases import model as leases
@@ -37,6 +38,7 @@ class Staffing:
     health: health.Health
     bell: bell.Bell
     webhooks: directory.Directory
+    sender: send.Sender
     caller: outbound.Caller
     observer: courier.Observer
     limits: leases.Limits
@@ -93,6 +95,8 @@ def _loops(staffing: Staffing) -> list[loop.Loop]:
             raise ConnectionError(str(error)) from error
         staffing.bell.ring("orders")
         staffing.bell.ring("events")
+        if isinstance(settled, model.Order) and settled.deliveries:
+            staffing.bell.ring("recipients")
         return settled
 
     fulfiller = fulfil.Fulfiller(
@@ -120,6 +124,14 @@ def _loops(staffing: Staffing) -> list[loop.Loop]:
             work=undoer.advance,
             limits=staffing.limits,
             woken=staffing.bell.heard("reversal"),
+            now=staffing.now,
+        ),
+        loop.Loop(
+            staffing.database,
+            send.WORK,
+            work=staffing.sender.advance,
+            limits=staffing.limits,
+            woken=staffing.bell.heard("recipients"),
             now=staffing.now,
         ),
     ]
