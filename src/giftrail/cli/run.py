@@ -84,6 +84,8 @@ def demo_(
             log.configure(level=settings.log_level)
             listening = _listen(settings)
             base_url = _base_url(settings, listening.getsockname()[1])
+            messages = Path(folder) / "messages"
+            settings = settings.model_copy(update={"delivery_folder": messages, "public_url": base_url})
             partners = stopping.run(
                 furnish.furnish(app.database_url(settings), keys=installation_keys.code_keys(settings), now=app.now())
             )
@@ -98,7 +100,7 @@ def demo_(
                         }
                     )
                 else:
-                    await tale.tell(base_url, partners, console=desk.out)
+                    await tale.tell(base_url, partners, messages=messages, console=desk.out)
                 if once:
                     server.should_exit = True
                 elif not as_json:

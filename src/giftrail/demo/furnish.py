@@ -55,6 +55,8 @@ async def furnish(url: str, *, keys: protocol.Keys, now: datetime) -> list[DemoP
                 await _partner(conn, "Acme Rewards", partners.Kind.B2B, brands, money_minor=10_000_000, now=now),
                 await _partner(conn, "Bazaar Gifts", partners.Kind.B2C, brands, money_minor=500_000, now=now),
             ]
+            giver, _ = made[0]
+            await manage.set_delivery(conn, partner_id=giver.partner_id, delivery=partners.Delivery(), now=now)
             await sandbox.furnish_sandbox(conn, [partner for partner, _ in made], now=now)
             return [told for _, told in made]
 

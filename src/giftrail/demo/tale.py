@@ -1,7 +1,10 @@
 """A partner's day, told as it happens: every line stands for real requests, made through the partner's SDK."""
 
+import asyncio
+import re
 import uuid
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,6 +15,10 @@ from giftrail.demo.furnish import DemoPartner
 
 # Polled sooner than the specification's minute: this is a tale, and the sandbox is quick.
 _POLLS_SECONDS = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+
+
+_DELIVERY_LOOKS, _DELIVERY_PAUSE_SECONDS = 50, 0.1
+_LINK = re.compile(r"https?://\S+/v/[\w-]+")
 
 
 class TaleFailed(Exception):
@@ -63,8 +70,11 @@ class _Teller:
         self.say("orders.place", f"{product_id}: FAILED, {order.failure_reason} ({order.failure_code})")
 
 
-async def tell(base_url: str, partners: Sequence[DemoPartner], *, console: Console) -> None:
-    """Play the day of both partners. Raises TaleFailed, giftrail_client.GiftrailError."""
+async def tell(base_url: str, partners: Sequence[DemoPartner], *, messages: Path, console: Console) -> None:
+    """Play the day of both partners; `messages` is where what goes to recipients is written.
+
+    Raises TaleFailed, giftrail_client.GiftrailError.
+    """
     rich, poor = partners
     network = _LosesAnswers()
     async with (
@@ -76,6 +86,8 @@ async def tell(base_url: str, partners: Sequence[DemoPartner], *, console: Conso
         await _orders(_Teller(acme, console))
         console.print("\n[bold]Some orders take time[/], and can be taken back")
         await _slow_orders(_Teller(acme, console))
+        console.print("\n[bold]A gift goes to its recipient[/], who opens it on a page")
+        await _gift(_Teller(acme, console), messages)
         console.print("\n[bold]Things go wrong[/], and nothing is paid for")
         await _failures(_Teller(acme, console), _Teller(bazaar, console))
         console.print("\n[bold]The network fails[/], and nothing is ordered twice")
@@ -119,6 +131,29 @@ async def _slow_orders(teller: _Teller) -> None:
     order = await teller.place("SUCCESS", "sandbox-reversible", {500: 1}, wait_seconds=5)
     order = await teller.client.orders.reverse(order.id, reason="ordered by mistake")
     teller.say("orders.reverse", f"sandbox-reversible: {order.status}, {order.debit} back in the wallet")
+
+
+async def _gift(teller: _Teller, messages: Path) -> None:
+    gift = {
+        "recipientType": "OTHER", "recipientName": "Meera", "recipientEmail": "meera@example.com",
+        "recipientPhoneNumber": "98200 00001", "senderName": "Asha", "wishMessage": "Happy birthday!",
+    }  # fmt: skip
+    order = await teller.place("SUCCESS", "chai-verandah", {500: 1}, delivery=gift)
+    for _ in range(_DELIVERY_LOOKS):
+        if all(one.state == "SENT" for one in order.deliveries):
+            break
+        await asyncio.sleep(_DELIVERY_PAUSE_SECONDS)
+        order = await teller.client.orders.get(order.id)
+    told = ", ".join(f"{one.channel} {one.state}" for one in order.deliveries)
+    teller.say("orders.place", f"500 of chai-verandah for Meera: {order.status}; {told}")
+    teller.say("the message", f"holds no code but a link: {await asyncio.to_thread(_read_link, messages)}")
+
+
+def _read_link(messages: Path) -> str:
+    links = [found[0] for path in messages.glob("*.txt") if (found := _LINK.search(path.read_text("utf-8")))]
+    if not links:
+        raise TaleFailed(f"no message was written into {messages}")
+    return links[0]
 
 
 async def _failures(teller: _Teller, poor: _Teller) -> None:
