@@ -12,6 +12,7 @@ import pytest
 import counter
 from conftest import new_database
 from giftrail.attempts import plan
+from giftrail.audit import findings as audit
 from giftrail.db import pool
 from giftrail.delivery import begin, links, model, pictures, protocol, send, store
 from giftrail.leases import model as leases
@@ -591,3 +592,15 @@ async def test_it_goes_by_its_indexes(reader: Reader, what: str, index: str, mos
     assert reader.read_through == set()
     assert index in reader.indexes
     assert reader.rows <= most_rows
+
+
+async def test_the_auditor_misses_a_delivery_that_was_never_begun(bench: Bench) -> None:
+    async def findings() -> list[str]:
+        return [one for one in await audit.list_findings(bench.conn, now=bench.at) if "recipients" in one]
+
+    await bench.conn.execute("UPDATE orders SET recipients = NULL")  # those whose deliveries other tests removed
+    order = await bench.order(MEERA)
+    assert await findings() == []
+    await bench.conn.execute("DELETE FROM recipient_delivery WHERE order_id = $1", order.order_id)
+    assert [order.order_id in one for one in await findings()] == [True]
+    await bench.conn.execute("UPDATE orders SET recipients = NULL")

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from giftrail.audit import store
 from giftrail.db import pool
+from giftrail.delivery import send
 from giftrail.leases import store as leases
 from giftrail.orders import asking, undo
 from giftrail.wallet import audit as books
@@ -82,9 +83,14 @@ async def _list_work_findings(conn: pool.Connection, *, now: datetime) -> list[s
         for row in await store.list_codes_in_two_places(conn)
     ]
     findings += [
-        f"{table.name} {row['partner_id']}/{row['order_id']}: its lease ended long ago and nobody took it over"
-        for table in (asking.WORK, undo.WORK)
+        f"{table.name} {'/'.join(row.values())}: its lease ended long ago and nobody took it over"
+        for table in (asking.WORK, undo.WORK, send.WORK)
         for row in await leases.list_overdue(conn, table, before=now - STALE_LEASE)
+    ]
+    findings += [
+        f"order {row['partner_id']}/{row['order_id']}: {row['status']} with {row['recipients']} recipients,"
+        f" but {row['deliveries']} of them are delivered to"
+        for row in await store.list_undelivered_vouchers(conn)
     ]
     findings += [
         f"spending {row['partner_id']}/{row['brand_id'] or 'all'}/{row['period']}: {row['orders']} orders are counted"

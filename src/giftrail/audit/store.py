@@ -95,6 +95,21 @@ async def list_overdue_orders(conn: pool.Connection, *, placed_before: datetime)
     )
 
 
+async def list_undelivered_vouchers(conn: pool.Connection) -> list[pool.Record]:
+    """Orders whose recipients do not each have a delivery, or have one though the order never succeeded.
+
+    partner_id, order_id, status, how many recipients and how many of them have deliveries.
+    """
+    return await conn.fetch(
+        "SELECT partner_id, order_id, o.status, coalesce(jsonb_array_length(o.recipients), 0) AS recipients,"
+        " coalesce(d.n, 0) AS deliveries FROM orders o FULL JOIN (SELECT partner_id, order_id,"
+        "   count(DISTINCT channel) AS n FROM recipient_delivery GROUP BY partner_id, order_id) d"
+        " USING (partner_id, order_id) WHERE (o.recipients IS NOT NULL OR d.n IS NOT NULL) AND coalesce(d.n, 0)"
+        " IS DISTINCT FROM CASE WHEN o.status IN ('SUCCESS', 'REVERSED') THEN jsonb_array_length(o.recipients)"
+        "   ELSE 0 END"
+    )
+
+
 async def list_untold_endings(conn: pool.Connection, *, since: datetime) -> list[pool.Record]:
     """Orders stored PROCESSING that ended, whose ORDER_TERMINAL_STATE events are not exactly one that says so.
 
