@@ -35,9 +35,9 @@ fmt:
 demo *ARGS:
     giftrail demo {{ARGS}}
 
-# The figures of the README
-bench *ARGS:
-    python benchmarks/orders.py {{ARGS}}
+# The figures of the README: all of them (just bench all --small tries the programs), or one: just bench growth --help
+bench PROGRAM="all" *ARGS:
+    python benchmarks/{{PROGRAM}}.py {{ARGS}}
 
 # Webhooks end to end: deliveries per second, and how long an event waits
 bench-webhooks *ARGS:

@@ -11,10 +11,7 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
-import platform
 import random
-import re
 import statistics
 import sys
 import tempfile
@@ -25,13 +22,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks import fleet, furnishing, reckoning
+from benchmarks import fleet, furnishing, reckoning, stage
 from benchmarks.clients import Client
 from benchmarks.told import Book
 
-from giftrail import app
 from giftrail.cli import stopping
-from giftrail.db import embedded, pool
+from giftrail.db import embedded
 from giftrail.orders.states import Status
 
 PARTNERS, CLIENTS_PER_PARTNER = 4, 12
@@ -151,7 +147,7 @@ async def endure(url: str, folder: Path, arguments: argparse.Namespace) -> dict[
         "seconds": round(time.monotonic() - started, 1),
     }
     return {
-        "machine": await machine(url),
+        "machine": await stage.machine(url),
         "seed": arguments.seed,
         "kills": arguments.kills,
         "restarts": arguments.restarts,
@@ -217,18 +213,6 @@ async def drain(url: str, book: Book, clients: list[Client]) -> dict[str, Any]:
         if kept.order_id and (kept.status is Status.PROCESSING or kept.reversal_pending):
             await by_partner[kept.partner_id].read_again(kept)
     return {"drainSeconds": round(time.monotonic() - begun, 1)}
-
-
-async def machine(url: str) -> str:
-    """Where and when it was measured."""
-    models = re.findall(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text()) or [platform.processor()]
-    gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    async with pool.connect(url) as conn:
-        version = await conn.fetchval("SHOW server_version")
-    return (
-        f"{models[0]}, {os.cpu_count()} cores, {gigabytes:.0f} GiB, Python {platform.python_version()},"
-        f" PostgreSQL {version}, {app.now():%Y-%m-%d}"
-    )
 
 
 def table(report: dict[str, Any]) -> str:

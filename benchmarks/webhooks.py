@@ -9,13 +9,10 @@ committed. The latencies are measured three times side by side: all endpoints we
 
 import argparse
 import asyncio
-import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,36 +20,33 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks import market, stage
+
 from giftrail import app
-from giftrail import keys as installation_keys
-from giftrail.db import embedded, migrate, pool
+from giftrail.db import migrate, pool
 from giftrail.events import model as events
 from giftrail.events import store as outbox
 from giftrail.kit import ids
-from giftrail.partners import model as partners
-from giftrail.settings import Settings
-from giftrail.wallet import onboard
 from giftrail.webhooks import manage
 
-HERE = Path(__file__).parent
-NETWORKS = "127.0.0.0/8"
 BATCH_EVENTS = 50
 PATIENCE_SECONDS = 300.0
 
 
 def main() -> None:
     """Measure and print a table, or JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = stage.arguments_of(__doc__)
     parser.add_argument("--events", type=int, default=20_000, help="of the throughput run")
     parser.add_argument("--rate", type=int, default=1000, help="events offered per second in the latency runs")
     parser.add_argument("--seconds", type=float, default=15.0, help="of each latency run")
     parser.add_argument("--endpoints", type=int, default=50, help="one for each of so many partners")
     parser.add_argument("--rounds", type=int, default=3, help="throughput runs")
-    parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="giftrail-bench-") as folder, embedded.running(Path(folder)) as url:
-        report = measure(url, Path(folder), arguments)
-    sys.stdout.write(json.dumps(report) + "\n" if arguments.json else table(report))
+    with stage.database() as (url, folder):
+        report = measure(url, folder, arguments)
+    stage.show(report, as_json=arguments.json, table=table)
 
 
 def measure(url: str, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -64,14 +58,14 @@ def measure(url: str, folder: Path, arguments: argparse.Namespace) -> dict[str, 
             rates = []
             for number in range(arguments.rounds):
                 rates.append(asyncio.run(deliver_all(url, arguments.events)))
-                tell(f"round {number + 1}: {rates[-1]:.0f} deliveries/s")
+                stage.tell(f"round {number + 1}: {rates[-1]:.0f} deliveries/s")
             latencies = {}
             for name in ("well", "sick", "well again"):
                 asyncio.run(make_sick(url, folder, port, sick=name == "sick"))
                 latencies[name] = asyncio.run(offer(url, record, arguments, name))
-                tell(f"{name}: p50 {latencies[name]['p50Ms']} ms, p99 {latencies[name]['p99Ms']} ms")
+                stage.tell(f"{name}: p50 {latencies[name]['p50Ms']} ms, p99 {latencies[name]['p99Ms']} ms")
     return {
-        "machine": machine(),
+        "machine": asyncio.run(stage.machine(url)),
         "endpoints": arguments.endpoints,
         "deliveriesPerSecond": round(statistics.median(rates)),
         "offeredPerSecond": arguments.rate,
@@ -83,9 +77,11 @@ def measure(url: str, folder: Path, arguments: argparse.Namespace) -> dict[str, 
 def sink(folder: Path) -> Iterator[tuple[int, Path]]:
     """The receivers, in a process of their own: their port and their record."""
     port_file, record = folder / "sink.port", folder / "sink.record"
-    process = subprocess.Popen([sys.executable, HERE / "sink.py", port_file, record])
+    process = subprocess.Popen([sys.executable, stage.HERE / "sink.py", port_file, record])
     try:
-        wait_for(lambda: port_file.exists() and port_file.read_text() != "")
+        stage.wait_for(
+            lambda: port_file.exists() and port_file.read_text() != "", within_seconds=stage.UP_WITHIN_SECONDS
+        )
         yield int(port_file.read_text()), record
     finally:
         process.kill()
@@ -95,13 +91,16 @@ def sink(folder: Path) -> Iterator[tuple[int, Path]]:
 @contextmanager
 def worker(url: str, folder: Path) -> Iterator[None]:
     """One worker process."""
-    environment = os.environ | {
-        "GIFTRAIL_DATABASE_URL": url,
-        "GIFTRAIL_DATA_DIR": str(folder),
-        "GIFTRAIL_WEBHOOK_NETWORKS": NETWORKS,
-        "GIFTRAIL_AUDIT_EVERY_SECONDS": "0",
-        "GIFTRAIL_LOG_LEVEL": "ERROR",
-    }
+    environment = (
+        os.environ
+        | stage.QUIET
+        | {
+            "GIFTRAIL_DATABASE_URL": url,
+            "GIFTRAIL_DATA_DIR": str(folder),
+            "GIFTRAIL_WEBHOOK_NETWORKS": market.NETWORKS,
+            "GIFTRAIL_AUDIT_EVERY_SECONDS": "0",
+        }
+    )
     process = subprocess.Popen([sys.executable, "-m", "giftrail", "work"], env=environment)
     try:
         yield
@@ -112,34 +111,16 @@ def worker(url: str, folder: Path) -> Iterator[None]:
 
 async def furnish(url: str, folder: Path, port: int, endpoints: int) -> None:
     """So many partners with an endpoint each, and two more that can be made sick."""
-    ring = installation_keys.code_keys(installation_keys.with_keys(Settings(data_dir=folder))).ring
-    now = app.now()
+    ring = market.keys_of(folder).ring
     async with pool.connect(url) as conn, conn.transaction():
         for number in range(endpoints):
-            partner = await onboard.create_partner(
-                conn, name=f"Bench {number}", kind=partners.Kind.B2B, currency="INR", now=now
-            )
-            await manage.create_endpoint(
-                conn,
-                partner_id=partner.partner_id,
-                url=f"http://127.0.0.1:{port}/ok/{number}",
-                kinds=None,
-                description=None,
-                secret=None,
-                allowlist=app_networks(),
-                ring=ring,
-                now=now,
-            )
-
-
-def app_networks() -> Any:
-    """Networks that the benchmark may call."""
-    return Settings(webhook_networks=NETWORKS).webhook_networks  # as the environment writes it
+            trader = await market.make_partner(conn, f"Bench {number}", brand_ids=[])
+            await market.make_endpoint(conn, trader.partner, f"http://127.0.0.1:{port}/ok/{number}", ring=ring)
 
 
 async def make_sick(url: str, folder: Path, port: int, *, sick: bool) -> None:
     """Let the first endpoint hang and the second fail, or make both well."""
-    ring = installation_keys.code_keys(installation_keys.with_keys(Settings(data_dir=folder))).ring
+    ring = market.keys_of(folder).ring
     async with pool.connect(url) as conn, conn.transaction():
         rows = await conn.fetch("SELECT partner_id, endpoint_id FROM webhook_endpoint ORDER BY endpoint_id LIMIT 2")
         for row, path in zip(rows, ("hang", "fail"), strict=True):
@@ -150,7 +131,7 @@ async def make_sick(url: str, folder: Path, port: int, *, sick: bool) -> None:
                 conn,
                 endpoint,
                 url=f"http://127.0.0.1:{port}/{path if sick else 'ok'}/sick",
-                allowlist=app_networks(),
+                allowlist=market.networks(),
                 ring=ring,
                 now=app.now(),
             )
@@ -230,21 +211,6 @@ async def offer(url: str, record: Path, arguments: argparse.Namespace, name: str
     }
 
 
-def wait_for(true: Any) -> None:
-    """Until it is so, for a while."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not true():
-        if time.monotonic() > deadline:
-            raise AssertionError("a process did not start")
-        time.sleep(0.05)
-
-
-def machine() -> str:
-    """What the figures stand beside."""
-    today = f"{datetime.now(UTC):%Y-%m-%d}"
-    return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, {today}"
-
-
 def table(report: dict[str, Any]) -> str:
     """The report for people."""
     lines = [
@@ -255,11 +221,6 @@ def table(report: dict[str, Any]) -> str:
     for name, one in report["latencies"].items():
         lines.append(f"  {name:<12} p50 {one['p50Ms']:>8} ms   p99 {one['p99Ms']:>8} ms   ({one['events']} events)")
     return "\n".join(lines) + "\n"
-
-
-def tell(sentence: str) -> None:
-    """Progress."""
-    sys.stderr.write(sentence + "\n")
 
 
 if __name__ == "__main__":
