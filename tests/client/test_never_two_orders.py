@@ -267,4 +267,3 @@ def test_an_order_is_polled_for_15_minutes_and_then_given_up(
     with pytest.raises(OrderStillProcessing) as raised:
         giftrail.orders.wait(order, schedule=(1.0,))
     assert not isinstance(raised.value, OrderTimedOut)
-    assert program.post(f"/orders/{order.id}/cancel").status_code == 409
