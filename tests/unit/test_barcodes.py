@@ -13,11 +13,10 @@ QUIET_MODULES, ROWS, SCALE = 12, 40, 3
 def read(code: str) -> str:
     """The code as a reader finds it in its bars, each module three points wide."""
     [modules] = barcodes.Bars(code).build()
-    row = bytes(
-        0 if one == "1" else 255 for one in f"{'0' * QUIET_MODULES}{modules}{'0' * QUIET_MODULES}" for _ in range(SCALE)
-    )
+    quiet = "0" * QUIET_MODULES
+    row = bytes(0 if one == "1" else 255 for one in quiet + modules + quiet for _ in range(SCALE))
     image = memoryview(row * ROWS).cast("B", (ROWS, len(row)))
-    [found] = zxingcpp.read_barcodes(image, formats=zxingcpp.BarcodeFormat.Code128)
+    [found] = zxingcpp.read_barcodes(image)
     return found.text
 
 
