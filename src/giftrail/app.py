@@ -14,7 +14,7 @@ from giftrail.delivery import email, file, sms
 from giftrail.delivery import model as delivery
 from giftrail.delivery import protocol as channels
 from giftrail.orders import batch, waiting
-from giftrail.partner_api import endpoints, metrics, rates
+from giftrail.partner_api import endpoints, metrics, pages, rates
 from giftrail.partners import directory, login
 from giftrail.providers import protocol, registry
 from giftrail.settings import Environment, Settings, read_keys
@@ -127,6 +127,7 @@ def _assemble(settings: Settings, database: pool.Database) -> endpoints.Surround
         buckets=rates.Buckets(time.monotonic),
         login_buckets=rates.Buckets(time.monotonic),
         page_buckets=rates.Buckets(time.monotonic),
+        catalog_pages=pages.Pages(),
         metrics=figures,
         now=now,
         clock=time.monotonic,

@@ -115,8 +115,8 @@ def test_partners_are_created_set_suspended_and_shown(desk: Desk) -> None:
     assert shown | {"createdAt": None} == {
         "partnerId": made["partnerId"], "name": "Bazaar", "kind": "B2B", "currency": "KWD", "region": "IN",
         "requestId": "GENERATE", "ratePerSecond": 5, "rateBurst": None, "failedLoginsPerMinute": None,
-        "suspendedAt": None, "credentials": [],
-        "revokedCredentials": [], "networks": [], "delivery": None, "balance": 0, "egressAddresses": [], "createdAt": None,
+        "suspendedAt": None, "credentials": [], "revokedCredentials": [], "networks": [],
+        "delivery": None, "balance": 0, "egressAddresses": [], "createdAt": None,
     }  # fmt: skip
     acme = desk.json("partner", "show", ACME)
     assert (acme["ratePerSecond"], acme["rateBurst"]) == (7, 9)

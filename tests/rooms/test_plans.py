@@ -1,14 +1,14 @@
 """Plans that were made while the tables were empty must serve as well when they are not."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import counter
 from giftrail import app
 from giftrail.db import pool
-from giftrail.orders import place
+from giftrail.orders import place, store
 
 ORDERS = 3_000
 BATCH = 100
@@ -76,3 +76,30 @@ async def test_every_look_up_has_its_index(database_url: str, table: str, index:
 
 def _nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
     return [node, *(inner for child in node.get("Plans", ()) for inner in _nodes(child))]
+
+
+@pytest.mark.parametrize("statuses", [["FAILED"], ["FAILED", "PROCESSING"]])
+@pytest.mark.parametrize("before_id", [None, "ord_0"])
+async def test_orders_that_did_not_succeed_are_listed_without_walking_through_the_others(
+    database_url: str, statuses: list[str], before_id: str | None
+) -> None:
+    asked: list[tuple[str, tuple[Any, ...]]] = []
+
+    class Asked:
+        async def fetch(self, query: str, *values: Any) -> list[pool.Record]:
+            asked.append((query, values))
+            return []
+
+    await store.list_orders(
+        cast(pool.Connection, Asked()), partner_id="p", statuses=statuses, created_from=None, created_to=None,
+        floor_id="", before_id=before_id, limit=50,
+    )  # fmt: skip
+    [(query, values)] = asked
+    async with pool.connect(database_url) as conn:
+        partner, brand = await counter.new_partner(conn), await counter.new_brand(conn)
+        drafts = [counter.draft(partner.partner_id, brand) for _ in range(BATCH)]
+        await place.place_orders(conn, drafts, keys=counter.KEYS, now=app.now())
+        await conn.execute("ANALYZE orders; SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan")
+        plan = json.loads(await conn.fetchval(f"EXPLAIN (FORMAT JSON) {query}", *values))
+        used = {node["Index Name"] for node in _nodes(plan[0]["Plan"]) if "Index Name" in node}
+        assert used == {"orders_not_success"}

@@ -14,6 +14,8 @@ _COLUMNS = (
     "order_id, partner_id, reference_id, fingerprint, brand_id, status, failure_code, currency, amount_minor,"
     " discount_percentage, debit_minor, created_at, updated_at, reversal_pending, recipients"
 )
+# An upper bound always, or a kept plan would walk from the newest order on.
+_BEHIND_ALL_IDS = "ord_~"
 
 
 async def list_known(
@@ -45,16 +47,11 @@ async def append_orders(conn: pool.Connection, *, drafts: Sequence[model.Draft],
         " $16::jsonb[], $17::timestamptz[], $18::timestamptz[]) AS o (partner_id, order_id, reference_id, fingerprint,"
         " brand_id, status, failure_code, currency, amount_minor, discount_percentage, debit_minor, denominations,"
         " quantities, customer, delivery, recipients, created_at, updated_at)",
-        [order.partner_id for order in orders],
-        [order.order_id for order in orders],
-        [order.reference_id for order in orders],
-        [order.fingerprint for order in orders],
-        [order.brand_id for order in orders],
-        [order.status.value for order in orders],
-        [order.failure_code for order in orders],
-        [order.currency for order in orders],
-        [order.amount_minor for order in orders],
-        [order.discount_percentage for order in orders],
+        [order.partner_id for order in orders], [order.order_id for order in orders],
+        [order.reference_id for order in orders], [order.fingerprint for order in orders],
+        [order.brand_id for order in orders], [order.status.value for order in orders],
+        [order.failure_code for order in orders], [order.currency for order in orders],
+        [order.amount_minor for order in orders], [order.discount_percentage for order in orders],
         [order.debit_minor for order in orders],
         # unnest flattens arrays of arrays, so a line's array travels as its text.
         [_array(draft.lines.keys()) for draft in drafts],
@@ -62,9 +59,8 @@ async def append_orders(conn: pool.Connection, *, drafts: Sequence[model.Draft],
         [draft.customer for draft in drafts],
         [draft.delivery for draft in drafts],
         [msgspec.json.encode(order.recipients).decode() if order.recipients else None for order in orders],
-        [order.created_at for order in orders],
-        [order.updated_at for order in orders],
-    )
+        [order.created_at for order in orders], [order.updated_at for order in orders],
+    )  # fmt: skip
 
 
 async def append_fulfilments(conn: pool.Connection, *, orders: Sequence[tuple[str, str, int]], now: datetime) -> None:
@@ -139,13 +135,10 @@ async def update_statuses(conn: pool.Connection, *, partner_id: str, orders: Seq
         " FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::timestamptz[])"
         " AS n (order_id, status, failure_code, debit_minor, updated_at)"
         " WHERE o.partner_id = $1 AND o.order_id = n.order_id",
-        partner_id,
-        [order.order_id for order in orders],
-        [order.status.value for order in orders],
-        [order.failure_code for order in orders],
-        [order.debit_minor for order in orders],
+        partner_id, [order.order_id for order in orders], [order.status.value for order in orders],
+        [order.failure_code for order in orders], [order.debit_minor for order in orders],
         [order.updated_at for order in orders],
-    )
+    )  # fmt: skip
 
 
 async def mark_reversal_pending(conn: pool.Connection, *, order: model.Order, now: datetime) -> model.Order:
@@ -254,14 +247,23 @@ async def list_orders(
 ) -> list[model.Order]:
     """A partner's orders, newest first, of ids below `before_id`, without their vouchers; `created_to` is exclusive.
 
-    `floor_id` bounds the walk along the primary key: no order created at or after `created_from` sorts below it.
+    `floor_id` bounds the walk along the primary key: no order created at or after `created_from` sorts below it. What
+    did not succeed has an index of its own, by status.
     """
+    within = (
+        "partner_id = $1 AND order_id >= $2 AND order_id < $3 AND ($4::timestamptz IS NULL OR created_at >= $4)"
+        " AND ($5::timestamptz IS NULL OR created_at < $5)"
+    )
+    last = "ORDER BY order_id DESC LIMIT $7"
+    query = f"SELECT {_COLUMNS} FROM orders WHERE {within} AND ($6::text[] IS NULL OR status = ANY($6)) {last}"
+    if statuses and states.Status.SUCCESS not in statuses:
+        of_status = f"SELECT {_COLUMNS} FROM orders WHERE {within} AND status <> 'SUCCESS' AND status = wanted.status"
+        query = (
+            f"SELECT o.* FROM unnest($6::text[]) AS wanted (status) CROSS JOIN LATERAL ({of_status} {last}) o {last}"
+        )
     rows = await conn.fetch(
-        f"SELECT {_COLUMNS} FROM orders WHERE partner_id = $1 AND order_id >= $2"
-        " AND ($3::text IS NULL OR order_id < $3) AND ($4::text[] IS NULL OR status = ANY($4))"
-        " AND ($5::timestamptz IS NULL OR created_at >= $5) AND ($6::timestamptz IS NULL OR created_at < $6)"
-        " ORDER BY order_id DESC LIMIT $7",
-        partner_id, floor_id, before_id, list(statuses) if statuses else None, created_from, created_to, limit,
+        query, partner_id, floor_id, before_id or _BEHIND_ALL_IDS, created_from, created_to,
+        sorted(set(statuses)) if statuses else None, limit,
     )  # fmt: skip
     return [_order(row) for row in rows]
 

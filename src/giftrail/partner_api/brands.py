@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 
 from giftrail.catalog import model, snapshot
-from giftrail.partner_api import problems, queries, shapes, wire
+from giftrail.partner_api import pages, problems, queries, shapes, wire
 from giftrail.partner_api.endpoints import Answer, Call, Endpoint, Parameter
 
 MAX_LIMIT = 500
@@ -19,11 +19,14 @@ _SEARCH_CHARACTERS = 200
 
 async def list_brands(call: Call) -> Answer:
     """A page of the brands enabled for the partner, active or not, by title and id."""
-    query = call.query
+    query, partner_id = call.query, call.partner.partner_id
+    catalog = await call.around.catalog.read_catalog(partner_id)
+    known = call.around.catalog_pages.find(partner_id, query.raw, catalog=catalog)
+    if known is not None:
+        return _answer(call, known)
     page_no, limit = query.number("pageNo"), query.number("limit")
     keeps = _filters(query)
     query.check()
-    catalog = await call.around.catalog.read_catalog(call.partner.partner_id)
     offers = [offer for offer in catalog.offers if all(keep(offer) for keep in keeps)]
     if page_no is None and limit is None:
         page_no, limit = 1, MAX_WHOLE_LIST
@@ -40,7 +43,9 @@ async def list_brands(call: Call) -> Answer:
         total=len(offers),
         next_cursor=following if start + limit < len(offers) else None,
     )
-    return _with_etag(call, wire.encode(page))
+    encoded = _page(wire.encode(page))
+    call.around.catalog_pages.keep(partner_id, query.raw, encoded, catalog=catalog)
+    return _answer(call, encoded)
 
 
 async def get_brand(call: Call) -> Answer:
@@ -55,7 +60,7 @@ async def get_brand(call: Call) -> Answer:
         discount_percentage=entitlement.discount_percentage,
         updated_at=max(brand.updated_at, entitlement.updated_at),
     )
-    return _with_etag(call, wire.encode(wire.brand(offer)))
+    return _answer(call, _page(wire.encode(wire.brand(offer))))
 
 
 def _filters(query: queries.Query) -> list[Callable[[snapshot.Offer], bool]]:
@@ -85,13 +90,18 @@ def _holds(brand: model.Brand, words: AbstractSet[str]) -> bool:
     return all(word in text for word in words)
 
 
-def _with_etag(call: Call, body: bytes) -> Answer:
-    tag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
-    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-    known = re.findall(r'\*|"[^"]*"', call.headers.get("if-none-match", ""))
-    if tag in known or "*" in known:
-        return Answer(b"", status=304, headers=headers)
-    return Answer(body, headers=headers)
+def _page(body: bytes) -> pages.Page:
+    return pages.Page(f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"', body)
+
+
+def _answer(call: Call, page: pages.Page) -> Answer:
+    headers = {"ETag": page.etag, "Cache-Control": "private, no-cache"}
+    asked = call.headers.get("if-none-match")
+    if asked is not None:
+        known = re.findall(r'\*|"[^"]*"', asked)
+        if page.etag in known or "*" in known:
+            return Answer(b"", status=304, headers=headers)
+    return Answer(page.body, headers=headers)
 
 
 _LIST_PARAMETERS = (

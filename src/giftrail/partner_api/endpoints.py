@@ -14,7 +14,7 @@ from giftrail.db import bell, changes, pool
 from giftrail.delivery import model as delivery
 from giftrail.delivery import protocol as channels
 from giftrail.orders import batch, waiting
-from giftrail.partner_api import metrics, problems, queries, rates
+from giftrail.partner_api import metrics, pages, problems, queries, rates
 from giftrail.partners import directory, login
 from giftrail.partners import model as partners
 from giftrail.providers import protocol
@@ -43,6 +43,7 @@ class Surroundings:
     buckets: rates.Buckets
     login_buckets: rates.Buckets
     page_buckets: rates.Buckets
+    catalog_pages: pages.Pages
     metrics: metrics.Metrics
     now: Callable[[], datetime]
     clock: Callable[[], float]

@@ -16,6 +16,7 @@ class Query:
     """The parameters of a request. What is wrong is noted with its value, and told all at once by `check`."""
 
     def __init__(self, query_string: bytes) -> None:
+        self.raw = query_string
         self._violations: list[problems.SubError] = []
         try:
             pairs = parse_qsl(
