@@ -39,10 +39,6 @@ demo *ARGS:
 bench PROGRAM="all" *ARGS:
     python benchmarks/{{PROGRAM}}.py {{ARGS}}
 
-# Webhooks end to end: deliveries per second, and how long an event waits
-bench-webhooks *ARGS:
-    python benchmarks/webhooks.py {{ARGS}}
-
 # Kill and restart everything under load, and count what was lost: just endurance --kills 1000 --restarts 100 --seed 2026
 endurance *ARGS:
     python benchmarks/endurance.py {{ARGS}}
