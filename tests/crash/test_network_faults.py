@@ -109,9 +109,12 @@ def test_an_order_whose_commit_was_not_heard_of_is_answered_as_it_stands(spoilt:
 def test_an_order_whose_commit_did_not_arrive_is_not_made(spoilt: Estate, behind: Proxy) -> None:
     spoilt.start()
     buyer = spoilt.buyer()
-    body = buyer.order_body(GENERATED, {100: 2})
-    behind.lose_request(COMMIT)
-    answer = buyer.place(body)
+    for _ in range(5):  # a worker's COMMIT may come first
+        body = buyer.order_body(GENERATED, {100: 2})
+        behind.lose_request(COMMIT)
+        answer = buyer.place(body)
+        if answer.status_code != 200:
+            break
     assert (answer.status_code, answer.json()["id"]) == (503, "E011"), answer.text
     assert buyer.get(f"/orders/by-reference/{body['referenceId']}").status_code == 404
     spoilt.check_bought_once(buyer, body, buyer.place(body).json())

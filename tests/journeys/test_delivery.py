@@ -483,9 +483,9 @@ def test_a_gift_cannot_write_into_the_mails_headers_or_its_html(program: Partner
     address = mailbox()
     nasty = gift(
         address,
-        senderName='"><img src=x onerror=alert(1)> {{7*7}} %(x)s',
+        senderName='"><img src=x onerror=alert(1)> {{1234*5678}} %(x)s',
         recipientName="<script>alert(1)</script>",
-        wishMessage="<b>bold</b> {{ 7*7 }} {% raw %} ${7*7}\n.\n..dots\n\nFrom me",
+        wishMessage="<b>bold</b> {{ 1234*5678 }} {% raw %} ${1234*5678}\n.\n..dots\n\nFrom me",
     )
     order = program.place(deliveryDetails=nasty).json()
     assert order["status"] == "SUCCESS", order
@@ -495,9 +495,9 @@ def test_a_gift_cannot_write_into_the_mails_headers_or_its_html(program: Partner
     assert "<script" not in html
     assert "<img" not in html
     assert "<b>" not in html
-    assert "{{ 7*7 }}" in html
-    assert "{{ 7*7 }}" in text
-    assert "49" not in re.sub(r"v/[\w-]+", "", html)
+    assert "{{ 1234*5678 }}" in html
+    assert "{{ 1234*5678 }}" in text
+    assert str(1234 * 5678) not in html
     assert "..dots" in text
     assert sent["Subject"].startswith('"><img src=x')
 
