@@ -108,8 +108,8 @@ def test_an_order_whose_commit_was_not_heard_of_is_answered_as_it_stands(spoilt:
 
 def test_an_order_whose_commit_did_not_arrive_is_not_made(spoilt: Estate, behind: Proxy) -> None:
     spoilt.start()
-    buyer = spoilt.buyer()
     for _ in range(5):  # a worker's COMMIT may come first
+        buyer = spoilt.buyer()
         body = buyer.order_body(GENERATED, {100: 2})
         behind.lose_request(COMMIT)
         answer = buyer.place(body)
