@@ -100,7 +100,7 @@ class Settings(BaseSettings):
     smtp_user: str = ""
     smtp_password: SecretStr | None = None
     mail_from: str = Field("", description="the sender's address of e-mails")
-    sms_url: str = Field("", description="an SMS gateway: a POST for each message")
+    sms_url: str = Field("", description="an SMS gateway: a POST for each message; with Twilio, where its API is")
     sms_body: str = Field(
         '{"to": "$to", "from": "$from", "text": "$text"}', description="its JSON, with $to, $from, $text and $id"
     )

@@ -3,6 +3,7 @@
 Refreshed by what changed since the last version seen, so that one edit among ten thousand brands reads one row.
 """
 
+import itertools
 from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,8 +27,12 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class PartnerCatalog:
-    """What a partner sees: its offers by title and id, and all its entitlements by brand."""
+    """What a partner sees: its offers by title and id, and all its entitlements by brand.
 
+    `number` is its own: what was made of an older one is told by it, without keeping that alive.
+    """
+
+    number: int
     offers: tuple[Offer, ...]
     entitlements: dict[str, model.Entitlement]
 
@@ -42,6 +47,7 @@ class Snapshot:
         self._catalogs: dict[str, PartnerCatalog] = {}
         self._entitlements_kept = 0
         self._version = -1
+        self._numbers = itertools.count()
 
     def find_brand(self, brand_id: str) -> model.Brand | None:
         """The brand of that id."""
@@ -74,7 +80,7 @@ class Snapshot:
                 if entitlement.enabled and (brand := self._brands.get(entitlement.brand_id)) is not None
             ]
             offers.sort(key=lambda offer: (offer.brand.title, offer.brand.brand_id))
-            catalog = PartnerCatalog(offers=tuple(offers), entitlements=entitlements)
+            catalog = PartnerCatalog(next(self._numbers), offers=tuple(offers), entitlements=entitlements)
             if self._partners.get(partner_id) is entitlements:
                 self._catalogs[partner_id] = catalog
         return catalog

@@ -12,19 +12,24 @@ from giftrail.kit import ids
 DAY = timedelta(days=1)
 
 
-def new(partner_id: str, order_id: str, recipient: model.Recipient, *, now: datetime) -> model.Delivery:
-    """A delivery that nobody has tried yet."""
-    return model.Delivery(
-        partner_id=partner_id,
-        delivery_id=ids.new("dlv", now=now),
-        order_id=order_id,
-        channel=recipient.channel,
-        address=recipient.address,
-        outcome=model.Outcome.PENDING,
-        reason=None,
-        tries=0,
-        created_at=now,
-        sent_at=None,
+def make(
+    recipients: Iterable[model.Recipient], *, partner_id: str, order_id: str, now: datetime
+) -> tuple[model.Delivery, ...]:
+    """A delivery to each of an order's recipients, which nobody has tried yet."""
+    return tuple(
+        model.Delivery(
+            partner_id=partner_id,
+            delivery_id=ids.new("dlv", now=now),
+            order_id=order_id,
+            channel=recipient.channel,
+            address=recipient.address,
+            outcome=model.Outcome.PENDING,
+            reason=None,
+            tries=0,
+            created_at=now,
+            sent_at=None,
+        )
+        for recipient in recipients
     )
 
 
@@ -50,9 +55,9 @@ async def begin_again(
     for channel in {recipient.channel for recipient in wanted}:
         of_channel = [one.created_at for one in before if one.channel is channel]
         _check(of_channel, channel, cooldown_seconds=cooldown_seconds, most_a_day=most_a_day, now=now)
-    made = [new(partner_id, order_id, recipient, now=now) for recipient in wanted]
+    made = make(wanted, partner_id=partner_id, order_id=order_id, now=now)
     await begin(conn, made)
-    return made
+    return list(made)
 
 
 def _check(

@@ -9,7 +9,7 @@ from typing import Any
 from giftrail.orders import endings, model
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Waiting:
     """A draft that waits to be placed, or a settlement; `arrived` is of the clock."""
 

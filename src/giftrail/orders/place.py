@@ -184,9 +184,9 @@ def _carry_out(
         updated_at=draft.placed_at,
         vouchers=vouchers,
         recipients=draft.recipients if paid else (),
-        deliveries=tuple(begin.new(draft.partner_id, draft.order_id, one, now=now) for one in draft.recipients)
-        if vouchers
-        else (),
+        deliveries=begin.make(
+            draft.recipients if vouchers else (), partner_id=draft.partner_id, order_id=draft.order_id, now=now
+        ),
     )
 
 

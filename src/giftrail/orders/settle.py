@@ -133,7 +133,7 @@ class _Batch:
             now=self.now,
         )
         self.wallet.capture(self.holds[order.order_id], now=self.now)
-        sent = tuple(begin.new(order.partner_id, order.order_id, one, now=self.now) for one in order.recipients)
+        sent = begin.make(order.recipients, partner_id=order.partner_id, order_id=order.order_id, now=self.now)
         return self._change(
             order, states.Status.SUCCESS, events.Kind.ORDER_TERMINAL_STATE, vouchers=made, deliveries=sent
         )

@@ -21,7 +21,7 @@ async def list_brands(call: Call) -> Answer:
     """A page of the brands enabled for the partner, active or not, by title and id."""
     query, partner_id = call.query, call.partner.partner_id
     catalog = await call.around.catalog.read_catalog(partner_id)
-    known = call.around.catalog_pages.find(partner_id, query.raw, catalog=catalog)
+    known = call.around.catalog_pages.find(partner_id, query.raw, catalog_number=catalog.number)
     if known is not None:
         return _answer(call, known)
     page_no, limit = query.number("pageNo"), query.number("limit")
@@ -44,7 +44,7 @@ async def list_brands(call: Call) -> Answer:
         next_cursor=following if start + limit < len(offers) else None,
     )
     encoded = _page(wire.encode(page))
-    call.around.catalog_pages.keep(partner_id, query.raw, encoded, catalog=catalog)
+    call.around.catalog_pages.keep(partner_id, query.raw, encoded, catalog_number=catalog.number)
     return _answer(call, encoded)
 
 

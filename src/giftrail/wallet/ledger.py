@@ -17,8 +17,8 @@ from giftrail.kit import ids, money
 from giftrail.wallet import model, store
 
 MAX_NOTE_CHARACTERS = 200
-# How long a transaction that places or settles orders waits for a lock.
-LOCK_PATIENCE_SECONDS = 0.25
+# How long a transaction that places or settles orders waits for a lock: a dozen processes may line up for one wallet.
+LOCK_PATIENCE_SECONDS = 0.5
 # No wallet holds more than this, so that sums stay far from PostgreSQL's largest bigint.
 MAX_BALANCE_MINOR = 10 * money.MAX_AMOUNT_MINOR
 
