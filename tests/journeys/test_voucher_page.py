@@ -167,7 +167,7 @@ def new_token(house: House, program: PartnerProgram, order_id: str) -> str:
 
     async def deed(conn: pool.Connection) -> str:
         now = app.now()
-        delivery = begin.new(program.partner.partner_id, order_id, recipient, now=now)
+        [delivery] = begin.make([recipient], partner_id=program.partner.partner_id, order_id=order_id, now=now)
         return await links.make_link(conn, delivery=delivery, now=now)
 
     return house.do(deed, settle=False)
