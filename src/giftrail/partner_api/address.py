@@ -12,7 +12,7 @@ ADDRESSES_KEPT = 4096
 
 
 def client_address(
-    peer: str | None, *, forwarded: str, trusted_proxies: Sequence[partners.Network]
+    peer: str | None, *, forwarded: str | None, trusted_proxies: Sequence[partners.Network]
 ) -> partners.Address | None:
     """The client's address; None when nobody can tell.
 

@@ -6,7 +6,7 @@ from importlib import resources
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, Router
+from starlette.routing import BaseRoute, Route, Router, compile_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from giftrail.db import migrate, pool
@@ -50,9 +50,9 @@ def create_app(around: Surroundings, *, beside: Sequence[BaseRoute] = ()) -> ASG
     for endpoint in ENDPOINTS:
         by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
     doors = {path: guard.Door(around, endpoints) for path, endpoints in by_path.items()}
-    routes: list[BaseRoute] = [Route(path, endpoint=door) for path, door in doors.items()]
+    with_values = [(compile_path(path)[0], door) for path, door in doors.items() if "{" in path]
     document = msgspec.json.encode(openapi.document(ENDPOINTS))
-    routes += [
+    routes: list[BaseRoute] = [
         Route("/openapi.json", _fixed(document, "application/json")),
         Route("/docs", _fixed(openapi.PAGE, "text/html; charset=utf-8", policy=_PAGE_POLICY)),
         *(Route(f"/docs/{name}", _fixed(_asset(name), kind)) for name, kind in _ASSETS.items()),
@@ -64,8 +64,16 @@ def create_app(around: Surroundings, *, beside: Sequence[BaseRoute] = ()) -> ASG
     router = Router(routes, redirect_slashes=False, default=guard.answer_unknown_path)
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        # A path without parameters is found at once; only the others are matched one by one.
-        await (doors.get(scope["path"], router) if scope["type"] == "http" else router)(scope, receive, send)
+        path = scope["path"]
+        door = doors.get(path)
+        if door is not None:
+            await door(scope, receive, send)
+            return
+        for pattern, other in with_values:
+            if found := pattern.fullmatch(path):
+                await other(scope, receive, send, found.groupdict())
+                return
+        await router(scope, receive, send)
 
     return answer
 

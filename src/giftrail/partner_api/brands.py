@@ -6,6 +6,8 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 
+import msgspec
+
 from giftrail.catalog import model, snapshot
 from giftrail.partner_api import pages, problems, queries, shapes, wire
 from giftrail.partner_api.endpoints import Answer, Call, Endpoint, Parameter
@@ -21,7 +23,7 @@ async def list_brands(call: Call) -> Answer:
     """A page of the brands enabled for the partner, active or not, by title and id."""
     query, partner_id = call.query, call.partner.partner_id
     catalog = await call.around.catalog.read_catalog(partner_id)
-    known = call.around.catalog_pages.find(partner_id, query.raw, catalog_number=catalog.number)
+    known = call.around.catalog_pages.find(partner_id, _question(call), catalog_number=catalog.number)
     if known is not None:
         return _answer(call, known)
     page_no, limit = query.number("pageNo"), query.number("limit")
@@ -43,16 +45,18 @@ async def list_brands(call: Call) -> Answer:
         total=len(offers),
         next_cursor=following if start + limit < len(offers) else None,
     )
-    encoded = _page(wire.encode(page))
-    call.around.catalog_pages.keep(partner_id, query.raw, encoded, catalog_number=catalog.number)
-    return _answer(call, encoded)
+    return _answer(call, _keep(call, page, catalog_number=catalog.number))
 
 
 async def get_brand(call: Call) -> Answer:
     """One brand, if it is enabled for the partner."""
-    brand_id = call.path_values["product_id"]
+    partner_id, brand_id = call.partner.partner_id, call.path_values["product_id"]
+    number = (await call.around.catalog.read_catalog(partner_id)).number
+    known = call.around.catalog_pages.find(partner_id, _question(call), catalog_number=number)
+    if known is not None:
+        return _answer(call, known)
     brand = call.around.catalog.find_brand(brand_id)
-    entitlement = (await call.around.catalog.read_entitlements(call.partner.partner_id)).get(brand_id)
+    entitlement = (await call.around.catalog.read_entitlements(partner_id)).get(brand_id)
     if brand is None or entitlement is None or not entitlement.enabled:
         raise problems.not_found()
     offer = snapshot.Offer(
@@ -60,7 +64,7 @@ async def get_brand(call: Call) -> Answer:
         discount_percentage=entitlement.discount_percentage,
         updated_at=max(brand.updated_at, entitlement.updated_at),
     )
-    return _answer(call, _page(wire.encode(wire.brand(offer))))
+    return _answer(call, _keep(call, wire.brand(offer), catalog_number=number))
 
 
 def _filters(query: queries.Query) -> list[Callable[[snapshot.Offer], bool]]:
@@ -90,8 +94,15 @@ def _holds(brand: model.Brand, words: AbstractSet[str]) -> bool:
     return all(word in text for word in words)
 
 
-def _page(body: bytes) -> pages.Page:
-    return pages.Page(f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"', body)
+def _question(call: Call) -> bytes:
+    return b"%b?%b" % (call.raw_path, call.query.raw)
+
+
+def _keep(call: Call, answer: msgspec.Struct, *, catalog_number: int) -> pages.Page:
+    body = wire.encode(answer)
+    page = pages.Page(f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"', body)
+    call.around.catalog_pages.keep(call.partner.partner_id, _question(call), page, catalog_number=catalog_number)
+    return page
 
 
 def _answer(call: Call, page: pages.Page) -> Answer:

@@ -1,6 +1,5 @@
 """An endpoint as the route table lists it: what is called, what it takes and gives, which errors it answers."""
 
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,7 +13,7 @@ from giftrail.db import bell, changes, pool
 from giftrail.delivery import model as delivery
 from giftrail.delivery import protocol as channels
 from giftrail.orders import batch, waiting
-from giftrail.partner_api import metrics, pages, problems, queries, rates
+from giftrail.partner_api import headers, metrics, pages, problems, queries, rates
 from giftrail.partners import directory, login
 from giftrail.partners import model as partners
 from giftrail.providers import protocol
@@ -49,22 +48,21 @@ class Surroundings:
     clock: Callable[[], float]
 
 
-@dataclass(slots=True)
-class Call:
+class Call(msgspec.Struct, kw_only=True):
     """A request that passed the guard. `caller` is set on authenticated endpoints; `plain` as in requests.is_plain."""
 
     around: Surroundings
-    raw_path: str
+    raw_path: bytes
     path_values: Mapping[str, Any]
     query: queries.Query
-    headers: Mapping[str, str]
+    headers: headers.Headers
     body: dict[str, Any]
     address: partners.Address | None
     now: datetime
     arrived: float  # of the clock
-    plain: bool = False
-    caller: partners.Partner | None = None
-    request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    plain: bool
+    caller: partners.Partner | None
+    request_id: str
 
     @property
     def partner(self) -> partners.Partner:
@@ -74,14 +72,13 @@ class Call:
         return self.caller
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What goes back: JSON bytes, and headers beside those that every answer carries."""
 
     body: bytes
     status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-    content_type: str = "application/json"
+    headers: Mapping[str, str] = {}
+    content_type: bytes = b"application/json"
 
 
 @dataclass(frozen=True, slots=True)

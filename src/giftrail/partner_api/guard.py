@@ -8,21 +8,26 @@ import re
 import time
 import uuid
 from collections.abc import Mapping
+from datetime import datetime
 
 import structlog
 from starlette.types import Message, Receive, Scope, Send
 
 from giftrail.partner_api import problems, queries, requests
 from giftrail.partner_api.address import client_address
+from giftrail.partner_api.connection import BODY_IS_WHOLE
 from giftrail.partner_api.endpoints import Answer, Call, Endpoint, Surroundings
+from giftrail.partner_api.headers import Headers
 from giftrail.partners import login
 from giftrail.partners import model as partners
 from giftrail.settings import Environment
 
 MAX_BODY_BYTES = 256 * 1024
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/=-]+) *", re.IGNORECASE)
 
+NO_PATH_VALUES: Mapping[str, str] = {}
+_NO_SNIFFING = (b"x-content-type-options", b"nosniff")
+_NEVER_STORED = (b"cache-control", b"no-store")
 METHODS_WITH_BODY = frozenset({"POST", "PATCH"})
 
 _log = structlog.get_logger()
@@ -36,28 +41,31 @@ class Door:
         self._endpoints = dict(endpoints)
         if "GET" in self._endpoints:
             self._endpoints["HEAD"] = self._endpoints["GET"]
+        self._allowed = sorted(self._endpoints)
         self._path = next(iter(endpoints.values())).path
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send, path_values: Mapping[str, str] = NO_PATH_VALUES
+    ) -> None:
+        """Answer one request, whose path holds those values."""
         started = time.perf_counter()
-        request = _Request(self._around, scope, receive)
+        request = _Request(self._around, scope, receive, path_values)
         endpoint = self._endpoints.get(scope["method"])
         try:
-            answer = await request.answer(endpoint, allowed=sorted(self._endpoints))
+            answer = await request.answer(endpoint, allowed=self._allowed)
         except Exception as error:
             answer = request.refuse(error)
-        await send_answer(send, answer, request.extra_headers(endpoint))
+        await send_answer(send, answer, request.extra_headers(endpoint, answer))
         request.tell(self._path, answer.status, started)
 
 
-async def send_answer(send: Send, answer: Answer, extra: Mapping[str, str]) -> None:
-    """Send an answer with its own and the extra headers."""
-    named = {**extra, **{name.lower(): value for name, value in answer.headers.items()}}
-    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in named.items()]
-    headers.append((b"x-content-type-options", b"nosniff"))
+async def send_answer(send: Send, answer: Answer, headers: list[tuple[bytes, bytes]]) -> None:
+    """Send an answer with its own and the given headers."""
+    headers.append(_NO_SNIFFING)
+    for name, value in answer.headers.items():
+        headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
     if answer.status != 304:
-        headers.append((b"content-type", answer.content_type.encode("latin-1")))
+        headers.append((b"content-type", answer.content_type))
         headers.append((b"content-length", b"%d" % len(answer.body)))
     start: Message = {"type": "http.response.start", "status": answer.status, "headers": headers}
     await send(start)
@@ -69,29 +77,33 @@ async def answer_unknown_path(scope: Scope, receive: Receive, send: Send) -> Non
     if scope["type"] != "http":
         return
     del receive
-    sent_id = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
+    sent_id = Headers(scope["headers"]).get("x-request-id") or ""
     request_id = sent_id if _UUID.fullmatch(sent_id) else str(uuid.uuid4())
     problem = problems.Problem(problems.Code.NOT_FOUND, f"there is no path {requests.show(scope['path'])}")
-    await send_answer(send, Answer(problem.body(request_id), status=404), {"x-request-id": request_id})
+    headers = [(b"x-request-id", request_id.encode("latin-1"))]
+    await send_answer(send, Answer(problem.body(request_id), status=404), headers)
 
 
 class _Request:
     """One request on its way through the guard."""
 
-    def __init__(self, around: Surroundings, scope: Scope, receive: Receive) -> None:
+    __slots__ = (
+        "_around", "_headers", "_id_is_sound", "_partner", "_path_values", "_rate_headers", "_receive", "_scope",
+        "_sent_id", "request_id",
+    )  # fmt: skip
+
+    def __init__(self, around: Surroundings, scope: Scope, receive: Receive, path_values: Mapping[str, str]) -> None:
         self._around = around
         self._scope = scope
         self._receive = receive
-        self._headers: dict[str, str] = {}
-        for name, value in scope["headers"]:
-            key, text = name.decode("latin-1"), value.decode("latin-1")
-            self._headers[key] = f"{self._headers[key]},{text}" if key in self._headers else text
+        self._path_values = path_values
+        self._headers = Headers(scope["headers"])
         sent_id = self._headers.get("x-request-id")
         self._id_is_sound = sent_id is not None and _UUID.fullmatch(sent_id) is not None
         self._sent_id = sent_id
         self.request_id = sent_id if sent_id is not None and self._id_is_sound else str(uuid.uuid4())
         self._partner: partners.Partner | None = None
-        self._rate_headers: dict[str, str] = {}
+        self._rate_headers: Mapping[str, str] = {}
 
     async def answer(self, endpoint: Endpoint | None, *, allowed: list[str]) -> Answer:
         around = self._around
@@ -106,10 +118,11 @@ class _Request:
         client = self._scope.get("client")
         address = client_address(
             client[0] if client else None,
-            forwarded=self._headers.get("x-forwarded-for", ""),
+            forwarded=self._headers.get("x-forwarded-for"),
             trusted_proxies=around.settings.trusted_proxies,
         )
-        await self._admit(endpoint, address)
+        now = around.now()
+        await self._admit(endpoint, address, now)
         if self._partner is not None:
             self._limit(self._partner)
         self._check_request_id(endpoint)
@@ -120,18 +133,18 @@ class _Request:
             known = around.watcher.seen.get("partners")
             sent = await self._read_body(endpoint)
             if around.watcher.seen.get("partners") != known:
-                await self._admit(endpoint, address)  # who was revoked meanwhile is refused
+                await self._admit(endpoint, address, now)  # who was revoked meanwhile is refused
         body = {} if sent is None else requests.read_json(sent)
         call = Call(
             around=around,
-            raw_path=self._scope["raw_path"].decode("ascii"),
-            path_values=self._scope.get("path_params", {}),
+            raw_path=self._scope["raw_path"],
+            path_values=self._path_values,
             query=queries.Query(self._scope["query_string"]),
             headers=self._headers,
             body=body,
             plain=sent is not None and requests.is_plain(sent),
             address=address,
-            now=around.now(),
+            now=now,
             arrived=arrived,
             caller=self._partner,
             request_id=self.request_id,
@@ -147,10 +160,13 @@ class _Request:
             )
         return Answer(problem.body(self.request_id), status=problem.code.status, headers=problem.headers)
 
-    def extra_headers(self, endpoint: Endpoint | None) -> dict[str, str]:
-        headers = {"x-request-id": self.request_id, **self._rate_headers}
+    def extra_headers(self, endpoint: Endpoint | None, answer: Answer) -> list[tuple[bytes, bytes]]:
+        headers = [(b"x-request-id", self.request_id.encode("latin-1"))]
+        for name, value in self._rate_headers.items():
+            if name not in answer.headers:
+                headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
         if endpoint is not None and endpoint.secret:
-            headers["cache-control"] = "no-store"
+            headers.append(_NEVER_STORED)
         return headers
 
     def tell(self, path: str, status: int, started: float) -> None:
@@ -168,19 +184,19 @@ class _Request:
                 ms=round((time.perf_counter() - started) * 1000, 2),
             )
 
-    async def _admit(self, endpoint: Endpoint, address: partners.Address | None) -> None:
+    async def _admit(self, endpoint: Endpoint, address: partners.Address | None, now: datetime) -> None:
         if not self._around.watcher.is_fresh():
             raise problems.unavailable("this process cannot reach the database just now")
         if endpoint.authenticated:
-            self._partner = await self._authenticate()
+            self._partner = await self._authenticate(now)
             check_address(self._around, self._partner, address)
 
-    async def _authenticate(self) -> partners.Partner:
-        match = _BEARER.fullmatch(self._headers.get("authorization", ""))
-        if match is None:
+    async def _authenticate(self, now: datetime) -> partners.Partner:
+        scheme, _, token = (self._headers.get("authorization") or "").partition(" ")
+        if scheme.lower() != "bearer":
             raise _unauthorized("send the header Authorization: Bearer <token>, with a token from login")
         try:
-            claims = self._around.tokens.verify(match[1], now=self._around.now())
+            claims = self._around.tokens.verify(token.strip(" "), now=now)
         except login.TokenRefused:
             raise _unauthorized("the token is expired or not one of this environment; log in again") from None
         directory = self._around.directory
@@ -220,18 +236,19 @@ class _Request:
             raise problems.invalid_member("X-REQUEST-ID", "is missing: send a new UUID with each request")
 
     async def _read_body(self, endpoint: Endpoint) -> bytes | None:
-        sends_nothing = "transfer-encoding" not in self._headers and self._headers.get("content-length", "0") == "0"
-        if sends_nothing and not endpoint.body_required:
+        declared = self._headers.get("content-length") or "0"
+        if declared == "0" and not endpoint.body_required and self._headers.get("transfer-encoding") is None:
             return None
-        media_type = self._headers.get("content-type", "").partition(";")[0].strip().lower()
+        media_type = (self._headers.get("content-type") or "").partition(";")[0].strip().lower()
         if media_type != "application/json":
             sent = requests.show(media_type) if media_type else "nothing"
             raise problems.Problem(
                 problems.Code.UNSUPPORTED_MEDIA_TYPE, f"the Content-Type is {sent}, not application/json"
             )
-        declared = self._headers.get("content-length", "0")
         if not declared.isdecimal() or len(declared) > 18 or int(declared) > MAX_BODY_BYTES:
             raise _too_large()
+        if BODY_IS_WHOLE in self._scope["state"]:
+            return await self._receive_body()
         try:
             async with asyncio.timeout(self._around.settings.body_timeout_seconds):
                 return await self._receive_body()

@@ -35,6 +35,8 @@ class Metrics:
         self._seconds = Histogram(
             "giftrail_request_seconds", "Time to answer", ["route"], registry=self._registry, buckets=_SECONDS
         )
+        # Looked up by their labels once; every request is counted.
+        self._of_requests: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._orders = Counter(
             "giftrail_orders",
             "Orders placed, replays not counted",
@@ -83,8 +85,13 @@ class Metrics:
 
     def count_request(self, *, route: str, method: str, status: int, started: float) -> None:
         """A request was answered; `started` is of `time.perf_counter`."""
-        self._requests.labels(route, method, str(status)).inc()
-        self._seconds.labels(route).observe(time.perf_counter() - started)
+        found = self._of_requests.get((route, method, status))
+        if found is None:
+            found = self._requests.labels(route, method, str(status)), self._seconds.labels(route)
+            self._of_requests[route, method, status] = found
+        counter, seconds = found
+        counter.inc()
+        seconds.observe(time.perf_counter() - started)
 
     def count_receipt(self, receipt: orders.Receipt) -> None:
         """An order was placed or answered again."""

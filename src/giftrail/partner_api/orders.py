@@ -26,7 +26,7 @@ async def get_order(call: Call) -> Answer:
 async def get_order_by_reference(call: Call) -> Answer:
     """An order by the partner's referenceId, percent-decoded once from the path as it was sent."""
     try:
-        reference_id = unquote_to_bytes(call.raw_path.split("/", _SEGMENTS_BEFORE)[-1]).decode("utf-8")
+        reference_id = unquote_to_bytes(call.raw_path.decode("ascii").split("/", _SEGMENTS_BEFORE)[-1]).decode("utf-8")
     except UnicodeDecodeError:
         raise problems.invalid_member("referenceId", "is not percent-encoded UTF-8") from None
     order = await read.read_order_by_reference(

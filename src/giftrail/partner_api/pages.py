@@ -21,23 +21,26 @@ _Key = tuple[str, bytes]
 
 
 class Pages:
-    """Pages by partner and query, each of the catalogue with a number. One of an older catalogue is not found."""
+    """Pages by partner and question (path and query), each of the catalogue with a number.
+
+    One of an older catalogue is not found.
+    """
 
     def __init__(self) -> None:
         self.bytes_kept = 0
         self._pages: OrderedDict[_Key, tuple[int, Page]] = OrderedDict()
 
-    def find(self, partner_id: str, query: bytes, *, catalog_number: int) -> Page | None:
+    def find(self, partner_id: str, question: bytes, *, catalog_number: int) -> Page | None:
         """The page of this catalogue."""
-        known = self._pages.get((partner_id, query))
+        known = self._pages.get((partner_id, question))
         if known is None or known[0] != catalog_number:
             return None
-        self._pages.move_to_end((partner_id, query))
+        self._pages.move_to_end((partner_id, question))
         return known[1]
 
-    def keep(self, partner_id: str, query: bytes, page: Page, *, catalog_number: int) -> None:
+    def keep(self, partner_id: str, question: bytes, page: Page, *, catalog_number: int) -> None:
         """Keep the page instead of the one before."""
-        key = (partner_id, query)
+        key = (partner_id, question)
         self._drop(key)
         self._pages[key] = (catalog_number, page)
         self.bytes_kept += _cost(key, page)

@@ -47,7 +47,7 @@ async def place_order(call: Call) -> Answer:
 
 async def wait_for_end(call: Call, order: model.Order) -> tuple[model.Order, dict[str, str]]:
     """The order when it has ended, or as it is after the synchronous window; and the header that tells the window."""
-    wanted = _PREFER_WAIT.search(call.headers.get("prefer", ""))
+    wanted = _PREFER_WAIT.search(call.headers.get("prefer") or "")
     seconds = float(min(int(wanted[1]), MAX_WAIT_SECONDS)) if wanted else call.around.settings.synchronous_seconds
     await call.around.waiters.wait(partner_id=order.partner_id, order_id=order.order_id, seconds=seconds)
     ended = await read.read_order(

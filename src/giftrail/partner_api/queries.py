@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import functools
 import re
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,26 +14,33 @@ MAX_QUERY_PARAMETERS = 100
 
 
 class Query:
-    """The parameters of a request. What is wrong is noted with its value, and told all at once by `check`."""
+    """The parameters of a request, read when the first is asked for.
+
+    What is wrong is noted with its value, and told all at once by `check`.
+    """
 
     def __init__(self, query_string: bytes) -> None:
         self.raw = query_string
         self._violations: list[problems.SubError] = []
+
+    @functools.cached_property
+    def _values(self) -> dict[str, list[str]]:
         try:
             pairs = parse_qsl(
-                query_string.decode("ascii"),
+                self.raw.decode("ascii"),
                 keep_blank_values=True,
                 errors="strict",
                 max_num_fields=MAX_QUERY_PARAMETERS,
             )
         except ValueError:
             raise problems.invalid_member("query", "is not percent-encoded UTF-8, or has too many parameters") from None
-        self._values: dict[str, list[str]] = {}
+        values: dict[str, list[str]] = {}
         for name, value in pairs:
             if complaint := requests.complain_of_text(value, ()):
                 self.complain(requests.show(name), complaint)
             else:
-                self._values.setdefault(name, []).append(value)
+                values.setdefault(name, []).append(value)
+        return values
 
     def complain(self, name: str, message: str) -> None:
         """Note that a parameter is wrong."""
