@@ -159,7 +159,7 @@ class Doer:
         return await self._deliveries(None)
 
     async def deliveries_exhausted(self) -> float:
-        return await self._deliveries("EXHAUSTED")
+        return await self._deliveries(attempts.State.EXHAUSTED)
 
     async def order_of_anyone(self) -> float:
         _, order_id = await self._any_order()
@@ -195,7 +195,7 @@ class Doer:
             )
         )  # fmt: skip
 
-    async def _deliveries(self, state: str | None) -> float:
+    async def _deliveries(self, state: attempts.State | None) -> float:
         partner_id, endpoint_id = self.past.endpoints[0]
         return await _timed(
             attempts.list_deliveries(

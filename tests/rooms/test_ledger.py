@@ -1,8 +1,9 @@
 import asyncio
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
 import asyncpg
 import pytest
@@ -407,3 +408,81 @@ async def test_the_auditor_names_the_row_that_cannot_be(database_url: str, corru
         await conn.execute(books.fill(corruption))
         findings = await audit.list_findings(conn, now=app.now())
         assert any(books.fill(finding) in found for found in findings), findings
+
+
+async def test_time_does_not_go_back_in_a_wallet(database_url: str) -> None:
+    """Processes whose clocks differ: otherwise a statement of a day would miss lines, or show another day's."""
+    async with pool.connect(database_url) as conn:
+        partner = await counter.new_partner(conn, money_minor=0)
+        moments = [NOW, NOW - timedelta(seconds=30), NOW + timedelta(seconds=1), NOW]
+        for moment in moments:
+            async with conn.transaction():
+                opened = await ledger.open_wallet(conn, partner_id=partner.partner_id)
+                opened.top_up(100, note=None, now=moment)
+                await ledger.close_wallet(conn, opened, now=moment)
+        found = await store.list_transfers(conn, partner_id=partner.partner_id, limit=10)
+        assert [one.created_at for one in found] == [NOW + timedelta(seconds=1)] * 2 + [NOW] * 2
+
+
+async def test_a_statement_goes_from_one_moment_up_to_another(database_url: str) -> None:
+    async with pool.connect(database_url) as conn:
+        partner = await counter.new_partner(conn, money_minor=0)
+        for second in (0, 0, 1, 2, 2, 4):  # several in one moment, as in a batch
+            moment = NOW + timedelta(seconds=second)
+            async with conn.transaction():
+                opened = await ledger.open_wallet(conn, partner_id=partner.partner_id)
+                opened.top_up(100, note=None, now=moment)
+                await ledger.close_wallet(conn, opened, now=moment)
+
+        async def versions(start: float | None, end: float | None, before: int | None = None) -> list[int]:
+            found = await store.list_transfers(
+                conn,
+                partner_id=partner.partner_id,
+                created_from=None if start is None else NOW + timedelta(seconds=start),
+                created_to=None if end is None else NOW + timedelta(seconds=end),
+                before_version=before,
+                limit=10,
+            )
+            return [one.wallet_version for one in found]
+
+        assert await versions(None, None) == [6, 5, 4, 3, 2, 1]
+        assert await versions(0, 2) == [3, 2, 1]
+        assert await versions(1, None) == [6, 5, 4, 3]
+        assert await versions(None, 0) == []
+        assert await versions(2, 4) == [5, 4]
+        assert await versions(3, 4) == []
+        assert await versions(5, None) == []
+        assert await versions(4, 1) == []
+        assert await versions(0, 5, before=4) == [3, 2, 1]
+
+
+async def test_a_past_day_of_a_statement_is_found_without_walking_to_it(database_url: str) -> None:
+    async with pool.connect(database_url) as conn:
+        partner = await counter.new_partner(conn, money_minor=0)
+        await conn.execute(
+            "INSERT INTO transfer (partner_id, wallet_version, kind, amount_minor, available_after_minor,"
+            " held_after_minor, created_at) SELECT $1, n, 'TOP_UP', 1, n, 0, $2::timestamptz + n * interval '1 minute'"
+            " FROM generate_series(1, 20000) n",
+            partner.partner_id, NOW,
+        )  # fmt: skip
+        await conn.execute("ANALYZE transfer")
+        asked: list[tuple[str, tuple[Any, ...]]] = []
+
+        class Asked:
+            async def fetch(self, query: str, *values: Any) -> list[pool.Record]:
+                asked.append((query, values))
+                return []
+
+        await store.list_transfers(
+            cast(pool.Connection, Asked()),
+            partner_id=partner.partner_id,
+            created_from=NOW + timedelta(days=1),
+            created_to=NOW + timedelta(days=2),
+            limit=51,
+        )
+        [(query, values)] = asked
+        for mode in ("force_custom_plan", "force_generic_plan"):
+            await conn.execute(f"SET plan_cache_mode = {mode}")
+            plan = json.loads(await conn.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query}", *values))[0]
+            assert plan["Plan"]["Actual Rows"] == 51
+            assert plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"] < 50, mode

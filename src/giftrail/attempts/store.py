@@ -1,15 +1,29 @@
 """SQL of deliveries and their attempts."""
 
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
+from itertools import count
 
 from giftrail.attempts import plan
 from giftrail.db import pool
 
+# Behind every id, as "C" sorts them.
+_BEHIND_ALL_IDS = "~"
 # Whoever fans out is alone: the numbers it gives have no gaps.
 FAN_OUT_LOCK = 0x67696674_7261696C
+
+
+class State(StrEnum):
+    """Where a delivery stands (wire contract, webhooks)."""
+
+    DUE = "DUE"
+    DELIVERED = "DELIVERED"
+    EXHAUSTED = "EXHAUSTED"
+    HELD = "HELD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,35 +56,46 @@ class Attempted:
 async def fan_out(conn: pool.Connection, *, limit: int, now: datetime) -> int:
     """Number events that are committed and give each to the endpoints that want it; returns how many events.
 
-    None when another process is at it. Inside the caller's transaction.
+    0 when another process is at it. Inside the caller's transaction.
     """
     if not await conn.fetchval("SELECT pg_try_advisory_xact_lock($1)", FAN_OUT_LOCK):
         return 0
-    row = await conn.fetchrow(
-        "WITH picked AS MATERIALIZED (SELECT partner_id, event_id, kind, fault,"
-        "   row_number() OVER (PARTITION BY partner_id ORDER BY event_id) AS place,"
-        "   count(*) OVER (PARTITION BY partner_id) AS n"
-        "   FROM (SELECT partner_id, event_id, kind, fault FROM event WHERE sequence IS NULL"
-        "     ORDER BY event_id LIMIT $1) e),"
-        " raised AS (INSERT INTO event_counter AS c (partner_id, last_sequence)"
-        "   SELECT DISTINCT partner_id, n FROM picked"
-        "   ON CONFLICT (partner_id) DO UPDATE SET last_sequence = c.last_sequence + EXCLUDED.last_sequence"
-        "   RETURNING partner_id, last_sequence),"
+    picked = await conn.fetch(
+        "SELECT partner_id, event_id, kind, fault FROM event WHERE sequence IS NULL ORDER BY event_id LIMIT $1", limit
+    )
+    if not picked:
+        return 0
+    events_of = Counter(row["partner_id"] for row in picked)
+    counters = await conn.fetch(
+        "INSERT INTO event_counter AS c (partner_id, last_sequence) SELECT * FROM unnest($1::text[], $2::bigint[])"
+        " ON CONFLICT (partner_id) DO UPDATE SET last_sequence = c.last_sequence + EXCLUDED.last_sequence"
+        " RETURNING partner_id, last_sequence",
+        list(events_of), list(events_of.values()),
+    )  # fmt: skip
+    # Numbered here: PostgreSQL cannot know how many are picked, and would join each event with each counter.
+    numbers = {row["partner_id"]: count(row["last_sequence"] - events_of[row["partner_id"]] + 1) for row in counters}
+    await conn.execute(
+        "WITH picked AS MATERIALIZED (SELECT * FROM"
+        "   unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[])"
+        "   AS p (partner_id, event_id, kind, fault, sequence)),"
         " given AS (INSERT INTO webhook_delivery (partner_id, endpoint_id, event_id, state, next_at, created_at)"
         "   SELECT w.partner_id, w.endpoint_id, p.event_id,"
-        "     CASE WHEN w.disabled_at IS NULL AND p.fault IS DISTINCT FROM 'LOST' THEN 'DUE' ELSE 'HELD' END, $2, $2"
+        "     CASE WHEN w.disabled_at IS NULL AND p.fault IS DISTINCT FROM 'LOST' THEN 'DUE' ELSE 'HELD' END, $6, $6"
         "   FROM picked p JOIN webhook_endpoint w ON w.partner_id = p.partner_id AND p.kind = ANY (w.kinds)"
-        "     AND w.deleted_at IS NULL ON CONFLICT DO NOTHING),"
+        "     AND w.deleted_at IS NULL ON CONFLICT DO NOTHING)"
         # Counted for each event on its own: a join of all with all that were given grows with their square.
-        " numbered AS (UPDATE event e SET sequence = r.last_sequence - p.n + p.place,"
+        " UPDATE event e SET sequence = p.sequence,"
         "   endpoints = (SELECT count(*) FROM webhook_endpoint w WHERE w.partner_id = p.partner_id"
         "     AND p.kind = ANY (w.kinds) AND w.deleted_at IS NULL)"
-        "   FROM picked p JOIN raised r USING (partner_id)"
-        "   WHERE e.partner_id = p.partner_id AND e.event_id = p.event_id RETURNING 1)"
-        " SELECT count(*) AS events FROM numbered",
-        limit, now,
-    )  # fmt: skip
-    return row["events"] if row else 0
+        " FROM picked p WHERE e.partner_id = p.partner_id AND e.event_id = p.event_id",
+        [row["partner_id"] for row in picked],
+        [row["event_id"] for row in picked],
+        [row["kind"] for row in picked],
+        [row["fault"] for row in picked],
+        [next(numbers[row["partner_id"]]) for row in picked],
+        now,
+    )
+    return len(picked)
 
 
 async def claim(
@@ -218,11 +243,13 @@ async def list_deliveries(
     *,
     partner_id: str,
     endpoint_id: str,
-    state: str | None,
+    state: State | None,
     before_id: str | None,
     limit: int,
 ) -> list[pool.Record]:
     """What was sent to the endpoint, newest event first, each with its attempts as JSON."""
+    # The state stands in the text, so that the few that did not arrive are found by their own index.
+    of_state = f" AND d.state = '{state}'" if state else ""
     return await conn.fetch(
         "SELECT d.event_id, e.kind, d.state, d.tries, d.next_at, coalesce((SELECT jsonb_agg(jsonb_build_object("
         "   'attempt', a.try, 'at', a.at, 'status', a.status, 'error', a.error, 'latencyMs', a.milliseconds,"
@@ -230,9 +257,9 @@ async def list_deliveries(
         "   WHERE a.partner_id = d.partner_id AND a.endpoint_id = d.endpoint_id AND a.event_id = d.event_id), '[]')"
         "   AS attempts"
         " FROM webhook_delivery d LEFT JOIN event e USING (partner_id, event_id)"
-        " WHERE d.partner_id = $1 AND d.endpoint_id = $2 AND ($3::text IS NULL OR d.state = $3)"
-        " AND ($4::text IS NULL OR d.event_id < $4) ORDER BY d.event_id DESC LIMIT $5",
-        partner_id, endpoint_id, state, before_id, limit,
+        f" WHERE d.partner_id = $1 AND d.endpoint_id = $2{of_state}"
+        " AND d.event_id < $3 ORDER BY d.event_id DESC LIMIT $4",
+        partner_id, endpoint_id, before_id or _BEHIND_ALL_IDS, limit,
     )  # fmt: skip
 
 

@@ -48,10 +48,12 @@ async def list_deliveries(
 
 async def list_recent(conn: pool.Connection, *, outcome: str | None, limit: int) -> list[model.Delivery]:
     """The last deliveries of all partners, newest first, for the operator."""
+    outcomes = list(model.Outcome) if outcome is None else [outcome]
     rows = await conn.fetch(
-        f"SELECT {_COLUMNS} FROM recipient_delivery WHERE $1::text IS NULL OR outcome = $1"
-        " ORDER BY delivery_id DESC LIMIT $2",
-        outcome, limit,
+        f"SELECT d.* FROM unnest($1::text[]) AS wanted (name) CROSS JOIN LATERAL (SELECT {_COLUMNS}"
+        "   FROM recipient_delivery WHERE outcome = wanted.name ORDER BY delivery_id DESC LIMIT $2) d"
+        " ORDER BY d.delivery_id DESC LIMIT $2",
+        outcomes, limit,
     )  # fmt: skip
     return [_delivery(row) for row in rows]
 

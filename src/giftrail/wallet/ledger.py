@@ -148,11 +148,14 @@ class OpenWallet:
         available_minor = sides.get(model.Account.AVAILABLE, 0)
         held_minor = sides.get(model.Account.HELD, 0)
         version = before.version + 1
+        # Clocks of processes differ; in one wallet time does not go back.
+        moved_at = now if before.moved_at is None else max(now, before.moved_at)
         self.wallet = msgspec.structs.replace(
             before,
             posted_minor=before.posted_minor + available_minor + held_minor,
             held_minor=before.held_minor + held_minor,
             version=version,
+            moved_at=moved_at,
         )
         self._alert_when_low()
         self.transfers.append(
@@ -167,7 +170,7 @@ class OpenWallet:
                 order_id=order_id,
                 reference_id=reference_id,
                 note=note,
-                created_at=now,
+                created_at=moved_at,
                 resolves_version=resolves,
             )
         )

@@ -39,6 +39,7 @@ class Wallet(msgspec.Struct, frozen=True):
     low_threshold_minor: int | None
     low_alerted: bool
     limited: bool = False  # whether there are spending limits
+    moved_at: datetime | None = None  # when the last transfer was made
 
     @property
     def available_minor(self) -> int:

@@ -1,14 +1,16 @@
 """SQL of wallets, transfers and entries."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from giftrail.db import pool
 from giftrail.wallet import model
 
+# Before and after everything that moves.
+_DAWN, _DUSK = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _WALLET = (
-    "SELECT partner_id, currency, posted_minor, held_minor, version, low_threshold_minor, low_alerted, limited"
-    " FROM wallet"
+    "SELECT partner_id, currency, posted_minor, held_minor, version, low_threshold_minor, low_alerted, limited,"
+    " moved_at FROM wallet"
 )
 
 
@@ -52,9 +54,11 @@ async def update_wallets(conn: pool.Connection, wallets: Sequence[model.Wallet])
     """Write what the caller, who holds their locks, made of them."""
     await conn.execute(
         "UPDATE wallet w SET posted_minor = n.posted_minor, held_minor = n.held_minor, version = n.version,"
-        " low_threshold_minor = n.low_threshold_minor, low_alerted = n.low_alerted, limited = n.limited"
-        " FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bool[], $7::bool[])"
-        " AS n (partner_id, posted_minor, held_minor, version, low_threshold_minor, low_alerted, limited)"
+        " low_threshold_minor = n.low_threshold_minor, low_alerted = n.low_alerted, limited = n.limited,"
+        " moved_at = n.moved_at"
+        " FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bool[], $7::bool[],"
+        " $8::timestamptz[])"
+        " AS n (partner_id, posted_minor, held_minor, version, low_threshold_minor, low_alerted, limited, moved_at)"
         " WHERE w.partner_id = n.partner_id",
         [wallet.partner_id for wallet in wallets],
         [wallet.posted_minor for wallet in wallets],
@@ -63,6 +67,7 @@ async def update_wallets(conn: pool.Connection, wallets: Sequence[model.Wallet])
         [wallet.low_threshold_minor for wallet in wallets],
         [wallet.low_alerted for wallet in wallets],
         [wallet.limited for wallet in wallets],
+        [wallet.moved_at for wallet in wallets],
     )
 
 
@@ -108,11 +113,15 @@ async def list_transfers(
     limit: int,
 ) -> list[model.Transfer]:
     """A partner's transfers, newest first, of versions below the given one; `created_to` is exclusive."""
+    # The times of a wallet's transfers never go back, so a moment is a place in the chain.
     rows = await conn.fetch(
         "SELECT * FROM transfer WHERE partner_id = $1 AND wallet_version < coalesce($2::bigint, 9223372036854775807)"
-        " AND ($3::timestamptz IS NULL OR created_at >= $3) AND ($4::timestamptz IS NULL OR created_at < $4)"
+        " AND wallet_version >= coalesce((SELECT wallet_version FROM transfer WHERE partner_id = $1"
+        "   AND created_at >= $3::timestamptz ORDER BY created_at, wallet_version LIMIT 1), 9223372036854775807)"
+        " AND wallet_version <= coalesce((SELECT wallet_version FROM transfer WHERE partner_id = $1"
+        "   AND created_at < $4::timestamptz ORDER BY created_at DESC, wallet_version DESC LIMIT 1), 0)"
         " ORDER BY wallet_version DESC LIMIT $5",
-        partner_id, before_version, created_from, created_to, limit,
+        partner_id, before_version, created_from or _DAWN, created_to or _DUSK, limit,
     )  # fmt: skip
     return [_transfer(row) for row in rows]
 
