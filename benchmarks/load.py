@@ -14,6 +14,8 @@ Reads a plan as JSON on standard input, prints what it measured as JSON on stand
 import asyncio
 import json
 import os
+import random
+import re
 import sys
 import time
 from collections import deque
@@ -27,7 +29,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from giftrail import running
 
-RETRY_PAUSE_SECONDS = 0.005
 TICK_SECONDS = 0.001
 HOST = "127.0.0.1"
 
@@ -64,7 +65,7 @@ class Pace:
         """The connection is free: let it send, now or later, or end it."""
         if self._due:
             client.send_next(self._due.popleft())
-        elif self._is_over():
+        elif self.is_over():
             client.end()
         elif self._rate is None:
             self._given += 1
@@ -74,9 +75,9 @@ class Pace:
 
     async def keep(self) -> None:
         """With a rate: give leave when it is due, until the run is over."""
-        while self._rate is not None and not self._is_over():
+        while self._rate is not None and not self.is_over():
             now = time.perf_counter()
-            while not self._is_over() and (due := self._started + self._given / self._rate) <= now:
+            while not self.is_over() and (due := self._started + self._given / self._rate) <= now:
                 self._given += 1
                 if self._idle:
                     self._idle.pop().send_next(due)
@@ -86,12 +87,13 @@ class Pace:
         for client in self._idle:
             client.end()
 
-    def _is_over(self) -> bool:
+    def is_over(self, *, in_seconds: float = 0.0) -> bool:
+        """Whether nothing more is to be sent then."""
         if self._count is not None:
             return self._given >= self._count
         if self._rate is not None:
             return self._given >= self._rate * (self._seconds or 0.0)
-        return time.perf_counter() >= self._started + (self._seconds or 0.0)
+        return time.perf_counter() + in_seconds >= self._started + (self._seconds or 0.0)
 
 
 class Client(asyncio.Protocol):
@@ -152,6 +154,7 @@ class Client(asyncio.Protocol):
 
     def _take_answer(self) -> None:
         status = self._buffer[9:12].decode()
+        later = re.search(rb"\r\nretry-after: (\d+)\r\n", self._buffer[: self._end]) if status == "503" else None
         if status in {"200", "304"}:
             self._tally.latencies.append(time.perf_counter() - self._begun)
             if self._outcomes:
@@ -159,10 +162,14 @@ class Client(asyncio.Protocol):
         self._tally.count(status)
         self._buffer.clear()
         self._end = 0
-        if status == "503":  # as a client should: wait, then the same reference again
-            asyncio.get_running_loop().call_later(RETRY_PAUSE_SECONDS, self._send_again)
-        else:
+        # As a client should: wait as long as it is told, then send the same reference again.
+        pause = int(later[1]) * random.uniform(1, 1.5) if later else 0.0
+        if later is None:
             self._pace.ask(self)
+        elif self._pace.is_over(in_seconds=pause):
+            self.end()
+        else:
+            asyncio.get_running_loop().call_later(pause, self._send_again)
 
     def _send_again(self) -> None:
         self._begun = time.perf_counter()

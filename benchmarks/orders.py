@@ -123,6 +123,7 @@ def overload(service: stage.Service, plan: dict[str, Any], arguments: argparse.N
     best = max(tried, key=lambda connections: tried[connections])
     before = service.resident_mb()
     many = plan | {"seconds": arguments.seconds, "connections": round(best * arguments.overload)}
+    stage.load(many | {"seconds": WARM_SECONDS})
     found = stage.load(many)
     answers = sum(found["statuses"].values())
     return {

@@ -112,6 +112,7 @@ def _assemble(settings: Settings, database: pool.Database) -> endpoints.Surround
                 batch_orders=settings.batch_orders,
                 batch_vouchers=settings.batch_vouchers,
                 waiting_orders=settings.waiting_orders,
+                crowded_orders=settings.crowded_orders,
                 patience_seconds=settings.placement_patience_seconds,
             ),
             clock=time.monotonic,

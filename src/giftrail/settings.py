@@ -72,6 +72,9 @@ class Settings(BaseSettings):
     batch_orders: int = Field(128, ge=1, le=1000, description="orders of one wallet in one transaction")
     batch_vouchers: int = Field(2000, ge=1000, le=20000, description="vouchers in one transaction")
     waiting_orders: int = Field(1024, ge=1, description="callers waiting on one wallet before 503")
+    crowded_orders: int = Field(
+        48, ge=1, description="the same, of all wallets of a writer, while more orders come than it can place"
+    )
     placement_patience_seconds: float = Field(2.0, gt=0, description="a placement not begun by then is refused")
     statement_timeout_seconds: float = Field(10.0, gt=0)
 

@@ -350,7 +350,12 @@ class ServiceMachine(RuleBasedStateMachine):
             world.database,
             keys=counter.KEYS,
             limits=batch.Limits(
-                writers=2, batch_orders=128, batch_vouchers=2000, waiting_orders=1024, patience_seconds=60
+                writers=2,
+                batch_orders=128,
+                batch_vouchers=2000,
+                waiting_orders=1024,
+                crowded_orders=48,
+                patience_seconds=60,
             ),
             clock=time.monotonic,
             now=world.now,

@@ -17,7 +17,14 @@ from giftrail.kit import seal
 from giftrail.orders import batch
 from giftrail.orders import model as orders
 
-LIMITS = batch.Limits(writers=2, batch_orders=128, batch_vouchers=2_000, waiting_orders=1_024, patience_seconds=2.0)
+LIMITS = batch.Limits(
+    writers=2,
+    batch_orders=128,
+    batch_vouchers=2_000,
+    waiting_orders=1_024,
+    crowded_orders=48,
+    patience_seconds=2.0,
+)
 Outcome = orders.Receipt | BaseException
 
 

@@ -323,7 +323,12 @@ async def trading(url: str, **vendor: Any) -> AsyncIterator[Shop]:
             fuse.database,
             keys=counter.KEYS,
             limits=batch.Limits(
-                writers=2, batch_orders=128, batch_vouchers=2_000, waiting_orders=1_024, patience_seconds=5.0
+                writers=2,
+                batch_orders=128,
+                batch_vouchers=2_000,
+                waiting_orders=1_024,
+                crowded_orders=48,
+                patience_seconds=5.0,
             ),
             clock=time.monotonic,
             now=fuse.now,

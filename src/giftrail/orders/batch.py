@@ -35,12 +35,17 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is gathered, by how many writers. A placement not begun after `patience_seconds` is refused."""
+    """How much is gathered, by how many writers. A placement not begun after `patience_seconds` is refused.
+
+    `waiting_orders` may wait on a wallet; `crowded_orders` on all wallets of a writer for whom more come than it can
+    place.
+    """
 
     writers: int
     batch_orders: int
     batch_vouchers: int
     waiting_orders: int
+    crowded_orders: int
     patience_seconds: float
 
 
@@ -72,13 +77,19 @@ class Gatherer:
 
         Raises ReferenceConflict, Unavailable. Once begun it is finished even if the caller goes away.
         """
-        if self._closing:
-            raise model.Unavailable("the service is shutting down")
-        waiting = self._line_of(draft.partner_id).count(draft.partner_id)
-        if waiting >= self._limits.waiting_orders:
-            raise model.Unavailable(f"{waiting} orders are waiting on this wallet already")
+        self.check_room(draft.partner_id)
         receipt: model.Receipt = await self._begin(draft, arrived).answer
         return receipt
+
+    def check_room(self, partner_id: str) -> None:
+        """Raises Unavailable when no more orders may wait on the partner's wallet."""
+        if self._closing:
+            raise model.Unavailable("the service is shutting down")
+        line, limits = self._line_of(partner_id), self._limits
+        if not line.has_room(
+            partner_id, most=limits.waiting_orders, most_crowded=limits.crowded_orders, now=self._clock()
+        ):
+            raise model.Unavailable(f"{line.count(partner_id)} orders are waiting on this wallet already")
 
     async def settle(self, settlement: endings.Settlement) -> model.Order | endings.OutOfStock | decide.Again:
         """End or reverse an order, with what else waits on its wallet.
@@ -124,7 +135,9 @@ class Gatherer:
         try:
             async with self._database.write.acquire(timeout=self._limits.patience_seconds) as conn:
                 self._refuse_late(line, "the service is overloaded")
-                batch = line.take(most_orders=self._limits.batch_orders, most_vouchers=self._limits.batch_vouchers)
+                batch = line.take(
+                    most_orders=self._limits.batch_orders, most_vouchers=self._limits.batch_vouchers, now=self._clock()
+                )
                 for waiting in batch:
                     waiting.again = False
                 if batch:

@@ -25,6 +25,11 @@ class Waiting:
         return self.item.vouchers_count if isinstance(self.item, model.Draft) else 1
 
 
+# A line is crowded when every batch was full and left orders behind for so long; and so long after it last refused one.
+CROWDED_AFTER_SECONDS = 0.5
+CALM_AFTER_SECONDS = 1.0
+
+
 @dataclass(slots=True)
 class Line:
     """The orders that wait on the wallets of one writer, and the task that places them.
@@ -36,6 +41,8 @@ class Line:
     expiry: asyncio.TimerHandle | None = None
     skips_until: float = 0.0
     _wallets: dict[str, deque[Waiting]] = field(default_factory=dict)
+    _full_since: float | None = None
+    _crowded_until: float = float("-inf")
 
     def __bool__(self) -> bool:
         """Whether somebody waits."""
@@ -49,28 +56,40 @@ class Line:
         """How many wait on a wallet."""
         return len(self._wallets.get(partner_id, ()))
 
+    def has_room(self, partner_id: str, *, most: int, most_crowded: int, now: float) -> bool:
+        """Whether one more may wait on the wallet; `now` is of the clock.
+
+        At most `most`. Of a crowded line the wallets that wait share `most_crowded`: more would come no sooner, and
+        only wait longer. A rush that is over within CROWDED_AFTER_SECONDS crowds nothing.
+        """
+        waiting = self.count(partner_id)
+        if self._full_since is not None and now - self._full_since >= CROWDED_AFTER_SECONDS:
+            self._crowded_until = max(self._crowded_until, now)
+        if now <= self._crowded_until and waiting >= max(1, most_crowded // max(1, len(self._wallets))):
+            self._crowded_until = now + CALM_AFTER_SECONDS
+            return False
+        return waiting < most
+
     def append(self, waiting: Waiting) -> None:
         """Line up behind those of the same wallet."""
         self._wallets.setdefault(waiting.item.partner_id, deque()).append(waiting)
 
-    def take(self, *, most_orders: int, most_vouchers: int) -> list[Waiting]:
-        """The next batch: one order of each wallet, and again, until it is full.
+    def take(self, *, most_orders: int, most_vouchers: int, now: float) -> list[Waiting]:
+        """The next batch: one order of each wallet, and again, until it is full; `now` is of the clock.
 
         Placements of many wallets go together; settlements go with others of their wallet alone. An order that is
         larger than a batch goes alone.
         """
         batch: list[Waiting] = []
         vouchers = 0
-        took = True
+        took, full = True, False
         while took:
             took = False
             for partner_id, queue in list(self._wallets.items()):
                 head = queue[0]
-                if batch and not (
-                    len(batch) < most_orders
-                    and vouchers + head.vouchers_count <= most_vouchers
-                    and _go_together(batch[0], head)
-                ):
+                fits = len(batch) < most_orders and vouchers + head.vouchers_count <= most_vouchers
+                if batch and not (fits and _go_together(batch[0], head)):
+                    full |= not fits
                     continue
                 batch.append(queue.popleft())
                 vouchers += head.vouchers_count
@@ -78,6 +97,10 @@ class Line:
                 del self._wallets[partner_id]  # behind the others
                 if queue:
                     self._wallets[partner_id] = queue
+        if not full:
+            self._full_since = None
+        elif self._full_since is None:
+            self._full_since = now
         return batch
 
     def drop(self, is_late: Callable[[Waiting], bool]) -> list[Waiting]:

@@ -105,6 +105,7 @@ class Endpoint:
     request: type[msgspec.Struct] | None = None
     parameters: tuple[Parameter, ...] = ()
     errors: tuple[problems.Code, ...] = ()
+    admit: Callable[[Surroundings, partners.Partner], None] | None = None  # raises before the body is read
     body_required: bool = True  # of a POST; else a request without any body is an empty object
     authenticated: bool = True
     secret: bool = False

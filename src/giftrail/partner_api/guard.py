@@ -125,6 +125,8 @@ class _Request:
         await self._admit(endpoint, address, now)
         if self._partner is not None:
             self._limit(self._partner)
+            if endpoint.admit is not None:
+                endpoint.admit(around, self._partner)
         self._check_request_id(endpoint)
         if b"%00" in self._scope["raw_path"]:
             raise problems.not_found()  # no id holds a NUL, and PostgreSQL takes none

@@ -159,6 +159,7 @@ ENDPOINTS = (
         operation="placeOrder",
         summary="Place an order; the same referenceId with the same content is answered with the same order",
         handle=placement.place_order,
+        admit=placement.check_room,
         request=shapes.OrderRequest,
         response=shapes.Order,
         parameters=(Parameter("Prefer", "header", "wait=N: how long to wait for a remote provider, in seconds"),),

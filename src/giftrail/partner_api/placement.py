@@ -14,7 +14,7 @@ from giftrail.delivery.recipients import find_recipients
 from giftrail.kit import ids, money
 from giftrail.orders import fingerprint, model, read, states, store
 from giftrail.partner_api import problems, requests, shapes, wire
-from giftrail.partner_api.endpoints import Answer, Call
+from giftrail.partner_api.endpoints import Answer, Call, Surroundings
 from giftrail.partners import model as partners
 from giftrail.providers import protocol
 
@@ -43,6 +43,11 @@ async def place_order(call: Call) -> Answer:
         call.around.bell.ring("fulfilment")
         order, headers = await wait_for_end(call, order)
     return Answer(wire.encode(wire.order(order)), headers=headers)
+
+
+def check_room(around: Surroundings, partner: partners.Partner) -> None:
+    """Refuse while no more orders may wait on the wallet, before anything else is done for them."""
+    around.gatherer.check_room(partner.partner_id)
 
 
 async def wait_for_end(call: Call, order: model.Order) -> tuple[model.Order, dict[str, str]]:
