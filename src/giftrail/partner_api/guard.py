@@ -1,6 +1,7 @@
 """The guard: who calls, from where, how often, with what (wire contract, every request but login).
 
-Order of checks: 405, 503 when this process cannot know, 401, 403, 429, then 400, 415, 413 and the body.
+Order of checks: 405, 503 when this process cannot know, 401, 403, 429, 503 when no more orders may wait, then 400, 415,
+413 and the body.
 """
 
 import asyncio
@@ -87,11 +88,6 @@ async def answer_unknown_path(scope: Scope, receive: Receive, send: Send) -> Non
 class _Request:
     """One request on its way through the guard."""
 
-    __slots__ = (
-        "_around", "_headers", "_id_is_sound", "_partner", "_path_values", "_rate_headers", "_receive", "_scope",
-        "_sent_id", "request_id",
-    )  # fmt: skip
-
     def __init__(self, around: Surroundings, scope: Scope, receive: Receive, path_values: Mapping[str, str]) -> None:
         self._around = around
         self._scope = scope
@@ -134,6 +130,7 @@ class _Request:
         if endpoint.method in METHODS_WITH_BODY:
             known = around.watcher.seen.get("partners")
             sent = await self._read_body(endpoint)
+            now = around.now()
             if around.watcher.seen.get("partners") != known:
                 await self._admit(endpoint, address, now)  # who was revoked meanwhile is refused
         body = {} if sent is None else requests.read_json(sent)
