@@ -3,12 +3,14 @@
 import asyncio
 import json
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
 from conftest import new_database
 from giftrail import app
+from giftrail.db import pool
 from giftrail.partners import manage
 from house import House, serving
 
@@ -94,3 +96,33 @@ def test_a_replay_at_a_process_that_does_not_know_the_brand_yet_is_a_replay(serv
         with httpx.Client(base_url=there.base_url, trust_env=False) as elsewhere:
             again = elsewhere.post("/v1/partners/orders", json=body, headers=partner.headers())
         assert (again.status_code, again.json()) == (200, placed)
+
+
+def test_who_finds_no_room_is_refused_before_sending_a_body(server_url: str) -> None:
+    with serving(new_database(server_url), waiting_orders=1) as house, ThreadPoolExecutor() as threads:
+        partner = house.partner()
+        head = partner.headers({"Host": "x", "Content-Type": "application/json", "Content-Length": "300"})
+        request = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+        url = httpx.URL(house.base_url)
+
+        def answer_to_a_head() -> bytes:
+            with socket.create_connection((url.host, url.port or 80), timeout=0.3) as line:
+                line.sendall(f"POST /v1/partners/orders HTTP/1.1\r\n{request}\r\n".encode())
+                try:
+                    return line.recv(65536)
+                except TimeoutError:
+                    return b""  # its body is waited for
+
+        async def hold(conn: pool.Connection) -> bytes:
+            await conn.execute("SELECT FROM wallet WHERE partner_id = $1 FOR UPDATE", partner.partner.partner_id)
+            placing = [threads.submit(partner.place) for _ in range(2)]
+            while not all(one.done() for one in placing):
+                answer = await asyncio.to_thread(answer_to_a_head)
+                if answer:
+                    return answer
+            return b""
+
+        assert answer_to_a_head() == b""
+        refused = house.do(hold)
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        assert b"\r\nretry-after: 1\r\n" in refused
