@@ -107,14 +107,7 @@ def _assemble(settings: Settings, database: pool.Database) -> endpoints.Surround
         gatherer=batch.Gatherer(
             database,
             keys=sealing,
-            limits=batch.Limits(
-                writers=settings.write_connections,
-                batch_orders=settings.batch_orders,
-                batch_vouchers=settings.batch_vouchers,
-                waiting_orders=settings.waiting_orders,
-                crowded_orders=settings.crowded_orders,
-                patience_seconds=settings.placement_patience_seconds,
-            ),
+            limits=_limits(settings),
             clock=time.monotonic,
             now=now,
             batch_size=figures.count_batch,
@@ -132,6 +125,17 @@ def _assemble(settings: Settings, database: pool.Database) -> endpoints.Surround
         metrics=figures,
         now=now,
         clock=time.monotonic,
+    )
+
+
+def _limits(settings: Settings) -> batch.Limits:
+    return batch.Limits(
+        writers=settings.write_connections,
+        batch_orders=settings.batch_orders,
+        batch_vouchers=settings.batch_vouchers,
+        waiting_orders=settings.waiting_orders,
+        crowded_orders=settings.crowded_orders,
+        patience_seconds=settings.placement_patience_seconds,
     )
 
 
