@@ -10,6 +10,7 @@ import msgspec
 from benchmarks.past import BATCH, Past, new_event
 
 from giftrail import app
+from giftrail.attempts import plan
 from giftrail.attempts import store as attempts
 from giftrail.db import pool
 from giftrail.events import store as outbox
@@ -159,7 +160,7 @@ class Doer:
         return await self._deliveries(None)
 
     async def deliveries_exhausted(self) -> float:
-        return await self._deliveries(attempts.State.EXHAUSTED)
+        return await self._deliveries(plan.State.EXHAUSTED)
 
     async def order_of_anyone(self) -> float:
         _, order_id = await self._any_order()
@@ -195,7 +196,7 @@ class Doer:
             )
         )  # fmt: skip
 
-    async def _deliveries(self, state: attempts.State | None) -> float:
+    async def _deliveries(self, state: plan.State | None) -> float:
         partner_id, endpoint_id = self.past.endpoints[0]
         return await _timed(
             attempts.list_deliveries(

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from conftest import new_database
-from giftrail.attempts import store
+from giftrail.attempts import plan, store
 from giftrail.db import pool
 from giftrail.events import store as outbox
 from house import execute
@@ -138,7 +138,7 @@ def page(conn: pool.Connection) -> Awaitable[object]:
 
 def page_of_exhausted(conn: pool.Connection) -> Awaitable[object]:
     return store.list_deliveries(
-        conn, partner_id=BUSY[0], endpoint_id=BUSY[1], state=store.State.EXHAUSTED, before_id=None, limit=50
+        conn, partner_id=BUSY[0], endpoint_id=BUSY[1], state=plan.State.EXHAUSTED, before_id=None, limit=50
     )
 
 

@@ -227,13 +227,13 @@ class Courier:
     def _judge(self, claimed: store.Claimed, result: plan.Result, *, at: datetime) -> store.Attempted:
         now = self._now()
         if result.succeeded and claimed.fault == "TWICE" and claimed.tries == 1:
-            return store.Attempted(claimed, result, "DUE", next_at=now, at=at)
+            return store.Attempted(claimed, result, plan.State.DUE, next_at=now, at=at)
         if result.succeeded:
-            return store.Attempted(claimed, result, "DELIVERED", next_at=now, at=at)
+            return store.Attempted(claimed, result, plan.State.DELIVERED, next_at=now, at=at)
         seconds = plan.next_delay_seconds(result, round_tries=claimed.round_tries, now=now, chance=self._chance)
         if seconds is None:
-            return store.Attempted(claimed, result, "EXHAUSTED", next_at=now, at=at)
-        return store.Attempted(claimed, result, "DUE", next_at=now + timedelta(seconds=seconds), at=at)
+            return store.Attempted(claimed, result, plan.State.EXHAUSTED, next_at=now, at=at)
+        return store.Attempted(claimed, result, plan.State.DUE, next_at=now + timedelta(seconds=seconds), at=at)
 
     async def _disable_when_hopeless(self, endpoint: webhooks.Endpoint) -> None:
         last = await store.find_last_success(

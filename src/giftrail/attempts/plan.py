@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
+from enum import StrEnum
 
 # Waits after each try of a round, in seconds: 14 tries over 72 h 52 m, five of them inside 8 minutes, because clients
 # give an order up at 15.
@@ -18,6 +19,15 @@ GONE = 410
 MAX_RETRY_AFTER_DIGITS = 12
 # An endpoint whose events ran out of tries is switched off when nothing succeeded for so long.
 HOPELESS_SECONDS = 120 * 3600.0
+
+
+class State(StrEnum):
+    """Where a delivery stands (wire contract, webhooks)."""
+
+    DUE = "DUE"
+    DELIVERED = "DELIVERED"
+    EXHAUSTED = "EXHAUSTED"
+    HELD = "HELD"
 
 
 @dataclass(frozen=True, slots=True)

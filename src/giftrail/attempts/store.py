@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from itertools import count
 
 from giftrail.attempts import plan
@@ -15,15 +14,6 @@ from giftrail.db import pool
 _BEHIND_ALL_IDS = "~"
 # Whoever fans out is alone: the numbers it gives have no gaps.
 FAN_OUT_LOCK = 0x67696674_7261696C
-
-
-class State(StrEnum):
-    """Where a delivery stands (wire contract, webhooks)."""
-
-    DUE = "DUE"
-    DELIVERED = "DELIVERED"
-    EXHAUSTED = "EXHAUSTED"
-    HELD = "HELD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +38,7 @@ class Attempted:
 
     claimed: Claimed
     result: plan.Result
-    state: str
+    state: plan.State
     next_at: datetime
     at: datetime
 
@@ -243,7 +233,7 @@ async def list_deliveries(
     *,
     partner_id: str,
     endpoint_id: str,
-    state: State | None,
+    state: plan.State | None,
     before_id: str | None,
     limit: int,
 ) -> list[pool.Record]:

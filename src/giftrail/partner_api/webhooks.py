@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from giftrail.attempts import again
+from giftrail.attempts import again, plan
 from giftrail.attempts import store as attempts
 from giftrail.db import pool
 from giftrail.events import store as events
@@ -113,7 +113,7 @@ async def list_deliveries(call: Call) -> Answer:
     """What was sent to an endpoint and how each attempt went, newest event first."""
     query = call.query
     limit = min(query.number("limit") or DEFAULT_LIMIT, MAX_LIMIT)
-    states = query.choices("status", list(attempts.State))
+    states = query.choices("status", list(plan.State))
     before_id = query.cursor(r"evt_[0-9a-f]{32}")
     query.check()
     endpoint = await _find(call, call.around.database.read)
@@ -121,7 +121,7 @@ async def list_deliveries(call: Call) -> Answer:
         call.around.database.read,
         partner_id=endpoint.partner_id,
         endpoint_id=endpoint.endpoint_id,
-        state=attempts.State(states[-1]) if states else None,
+        state=plan.State(states[-1]) if states else None,
         before_id=before_id,
         limit=limit + 1,
     )
@@ -268,7 +268,7 @@ ENDPOINTS = (
     Endpoint("GET", f"{_PATH}/{{webhook_id}}/deliveries", "listDeliveries",
              "List what was sent to an endpoint and how it went", list_deliveries, shapes.DeliveryList,
              parameters=(_ID,
-                         Parameter("status", "query", "only those", {"enum": [*attempts.State]}),
+                         Parameter("status", "query", "only those", {"enum": [*plan.State]}),
                          Parameter("limit", "query", f"at most {MAX_LIMIT}", {"type": "integer", "minimum": 1}),
                          Parameter("cursor", "query", "the nextCursor of the page before")),
              errors=_UNKNOWN),
