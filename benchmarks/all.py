@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks import stage
 
 PROGRAMS: dict[str, str] = {
-    "orders": "--half --overload 8 --wallets 1 100 --vouchers 1 10",
+    "orders": "--processes 2 --half --overload 3 --wallets 1 100 --vouchers 1 10 100",
     "catalog": "",
     "reads": "",
     "webhooks": "",
@@ -25,7 +25,7 @@ PROGRAMS: dict[str, str] = {
     "start": "",
 }
 SMALL: dict[str, str] = {
-    "orders": "--seconds 1 --rounds 1 --half --overload 8 --wallets 1 3",
+    "orders": "--seconds 1 --rounds 1 --half --overload 3 --wallets 1 3",
     "catalog": "--seconds 1 --rounds 1",
     "reads": "--seconds 1 --rounds 1 --orders 500",
     "webhooks": "--events 2000 --rounds 1 --seconds 3 --rate 200 --endpoints 10",

@@ -1,6 +1,6 @@
 """Orders per second through HTTP, beside pgbench doing one order per transaction in the same run.
 
-    python benchmarks/orders.py --seconds 10 --rounds 3 --half --overload 4
+    python benchmarks/orders.py --seconds 10 --rounds 3 --processes 2 --half --overload 3
 
 A is the service (one API process), its PostgreSQL and the load, B is pgbench on the same PostgreSQL without HTTP; all
 share this machine's cores. The figure is the ratio of medians; absolute figures mean nothing beside another machine.
