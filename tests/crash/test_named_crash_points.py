@@ -88,6 +88,11 @@ def test_a_cancelled_order_costs_nothing(crashing: Estate, point: str) -> None:
     path = f"/orders/{order['id']}"
     wait_until(lambda: rows(crashing, order, "provider_call", "state") == [("UNAVAILABLE",)])
     crashing.kill(first)
+    # Nobody asks again meanwhile: what is asked for at that moment cannot be cancelled.
+    crashing.sql(
+        "UPDATE fulfilment SET lease_token = NULL, lease_until = NULL, attempts = 0,"
+        " next_at = now() + interval '1 hour' RETURNING 1"
+    )
     die(crashing, point, lambda: buyer.post(f"{path}/cancel", {}))
     crashing.start()
     if point.startswith("before"):
