@@ -2,7 +2,7 @@
 
     python benchmarks/orders.py --seconds 10 --rounds 3 --processes 2 --half --overload 3
 
-A is the service (one API process), its PostgreSQL and the load, B is pgbench on the same PostgreSQL without HTTP; all
+A is the service (--processes of it), its PostgreSQL and the load, B is pgbench on the same PostgreSQL without HTTP; all
 share this machine's cores. The figure is the ratio of medians; absolute figures mean nothing beside another machine.
 
 With --half, the latency at half of the median rate, offered by the clock. With --overload N, first the connections that

@@ -90,3 +90,8 @@ def test_a_request_in_pieces_is_one_request(program: PartnerProgram, line: socke
         for start in range(0, len(whole), size := len(whole) // pieces):
             line.sendall(whole[start : start + size])
         assert b'"status":"SUCCESS"' in receive_until(line, b"}")
+
+
+@pytest.mark.parametrize("path", ["/products", "/products/nothing", "/wallet/balance", "/orders"])
+def test_what_is_no_query_is_refused_everywhere(program: PartnerProgram, path: str) -> None:
+    assert program.get(f"{path}?q=%ff").status_code == 400

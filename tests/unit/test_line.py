@@ -85,6 +85,25 @@ def test_it_is_calm_again_once_fewer_come() -> None:
     assert clock.offer("a", 50) == 50
 
 
+def test_one_transaction_that_hangs_crowds_nothing() -> None:
+    clock = Clock()
+    clock.offer("a", 2 * BATCH)
+    assert len(clock.tick()) == BATCH
+    clock.now += 10 * line.CROWDED_AFTER_SECONDS
+    assert clock.offer("a", MOST - BATCH) == MOST - BATCH
+
+
+def test_those_left_behind_who_gave_up_crowd_nothing() -> None:
+    clock = Clock()
+    clock.offer("a", 2 * BATCH)
+    clock.tick()
+    assert len(clock.line.drop(lambda _: True)) == BATCH
+    clock.now += 3600
+    assert clock.offer("a", MOST) == MOST
+    clock.tick()
+    assert clock.offer("a", BATCH) == BATCH
+
+
 def test_settlements_go_with_others_of_their_wallet_and_crowd_nothing() -> None:
     clock = Clock()
     for _ in range(20):

@@ -25,7 +25,8 @@ class Waiting:
         return self.item.vouchers_count if isinstance(self.item, model.Draft) else 1
 
 
-# A line is crowded when every batch was full and left orders behind for so long; and so long after it last refused one.
+# A line is crowded when every batch for so long was full and left orders behind; and so long after the last of them, or
+# after it last refused an order.
 CROWDED_AFTER_SECONDS = 0.5
 CALM_AFTER_SECONDS = 1.0
 
@@ -63,15 +64,15 @@ class Line:
         only wait longer. A rush that is over within CROWDED_AFTER_SECONDS crowds nothing.
         """
         waiting = self.count(partner_id)
-        if self._full_since is not None and now - self._full_since >= CROWDED_AFTER_SECONDS:
-            self._crowded_until = max(self._crowded_until, now)
-        if now <= self._crowded_until and waiting >= max(1, most_crowded // max(1, len(self._wallets))):
+        if now < self._crowded_until and waiting >= max(1, most_crowded // max(1, len(self._wallets))):
             self._crowded_until = now + CALM_AFTER_SECONDS
             return False
         return waiting < most
 
     def append(self, waiting: Waiting) -> None:
         """Line up behind those of the same wallet."""
+        if not self._wallets:
+            self._full_since = None  # those left behind are gone
         self._wallets.setdefault(waiting.item.partner_id, deque()).append(waiting)
 
     def take(self, *, most_orders: int, most_vouchers: int, now: float) -> list[Waiting]:
@@ -101,6 +102,8 @@ class Line:
             self._full_since = None
         elif self._full_since is None:
             self._full_since = now
+        elif now - self._full_since >= CROWDED_AFTER_SECONDS:
+            self._crowded_until = now + CALM_AFTER_SECONDS
         return batch
 
     def drop(self, is_late: Callable[[Waiting], bool]) -> list[Waiting]:

@@ -109,3 +109,8 @@ class Endpoint:
     body_required: bool = True  # of a POST; else a request without any body is an empty object
     authenticated: bool = True
     secret: bool = False
+
+    @property
+    def reads_query(self) -> bool:
+        """Whether it asks for parameters of the query."""
+        return any(parameter.where == "query" for parameter in self.parameters)

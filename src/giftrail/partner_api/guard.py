@@ -134,11 +134,14 @@ class _Request:
             if around.watcher.seen.get("partners") != known:
                 await self._admit(endpoint, address, now)  # who was revoked meanwhile is refused
         body = {} if sent is None else requests.read_json(sent)
+        query = queries.Query(self._scope["query_string"])
+        if query.raw and not endpoint.reads_query:
+            query.read()
         call = Call(
             around=around,
             raw_path=self._scope["raw_path"],
             path_values=self._path_values,
-            query=queries.Query(self._scope["query_string"]),
+            query=query,
             headers=self._headers,
             body=body,
             plain=sent is not None and requests.is_plain(sent),

@@ -23,6 +23,10 @@ class Query:
         self.raw = query_string
         self._violations: list[problems.SubError] = []
 
+    def read(self) -> None:
+        """Raises Problem (400) for what is no query at all, whether a parameter is asked for or not."""
+        self._values  # noqa: B018 — reads it
+
     @functools.cached_property
     def _values(self) -> dict[str, list[str]]:
         try:

@@ -1,13 +1,12 @@
 """SQL of wallets, transfers and entries."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from giftrail.db import pool
 from giftrail.wallet import model
 
-# Before and after everything that moves.
-_DAWN, _DUSK = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+_BEHIND_ALL_VERSIONS = 2**63 - 1
 _WALLET = (
     "SELECT partner_id, currency, posted_minor, held_minor, version, low_threshold_minor, low_alerted, limited,"
     " moved_at FROM wallet"
@@ -113,16 +112,22 @@ async def list_transfers(
     limit: int,
 ) -> list[model.Transfer]:
     """A partner's transfers, newest first, of versions below the given one; `created_to` is exclusive."""
+    query = "SELECT * FROM transfer WHERE partner_id = $1 AND wallet_version < $2"
+    values: list[object] = [partner_id, before_version or _BEHIND_ALL_VERSIONS, limit]
     # The times of a wallet's transfers never go back, so a moment is a place in the chain.
-    rows = await conn.fetch(
-        "SELECT * FROM transfer WHERE partner_id = $1 AND wallet_version < coalesce($2::bigint, 9223372036854775807)"
-        " AND wallet_version >= coalesce((SELECT wallet_version FROM transfer WHERE partner_id = $1"
-        "   AND created_at >= $3::timestamptz ORDER BY created_at, wallet_version LIMIT 1), 9223372036854775807)"
-        " AND wallet_version <= coalesce((SELECT wallet_version FROM transfer WHERE partner_id = $1"
-        "   AND created_at < $4::timestamptz ORDER BY created_at DESC, wallet_version DESC LIMIT 1), 0)"
-        " ORDER BY wallet_version DESC LIMIT $5",
-        partner_id, before_version, created_from or _DAWN, created_to or _DUSK, limit,
-    )  # fmt: skip
+    if created_from is not None:
+        values.append(created_from)
+        query += (
+            f" AND wallet_version >= coalesce((SELECT wallet_version FROM transfer WHERE partner_id = $1 AND created_at"
+            f" >= ${len(values)} ORDER BY created_at, wallet_version LIMIT 1), {_BEHIND_ALL_VERSIONS})"
+        )
+    if created_to is not None:
+        values.append(created_to)
+        query += (
+            " AND wallet_version <= coalesce((SELECT wallet_version FROM transfer WHERE partner_id = $1 AND created_at"
+            f" < ${len(values)} ORDER BY created_at DESC, wallet_version DESC LIMIT 1), 0)"
+        )
+    rows = await conn.fetch(f"{query} ORDER BY wallet_version DESC LIMIT $3", *values)
     return [_transfer(row) for row in rows]
 
 
